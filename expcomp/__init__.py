@@ -1,0 +1,67 @@
+"""expcomp: an experience compiler. Finished agent work in, typed and gated training rows out.
+
+Names are loaded when they are first used, so that importing the package and `--help` stay quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from expcomp.compiler.build import compile_paths
+    from expcomp.compiler.compilation import Compilation, compile, open_compilation
+    from expcomp.compiler.verify import verify
+    from expcomp.config import CompileOptions
+    from expcomp.errors import ExpcompError
+    from expcomp.sources._contract import ReadOptions
+    from expcomp.sources.load import read_traces, scan_traces
+    from expcomp.sources.traceset import TraceSet
+    from expcomp.tables.models import model, validate
+
+__version__ = "0.1.0"
+__all__ = [
+    "Compilation",
+    "CompileOptions",
+    "ExpcompError",
+    "ReadOptions",
+    "TraceSet",
+    "__version__",
+    "compile",
+    "compile_paths",
+    "model",
+    "open_compilation",
+    "read_traces",
+    "scan_traces",
+    "validate",
+    "verify",
+]
+
+_HOMES = {
+    "Compilation": "expcomp.compiler.compilation",
+    "CompileOptions": "expcomp.config",
+    "ExpcompError": "expcomp.errors",
+    "ReadOptions": "expcomp.sources._contract",
+    "TraceSet": "expcomp.sources.traceset",
+    "compile": "expcomp.compiler.compilation",
+    "compile_paths": "expcomp.compiler.build",
+    "model": "expcomp.tables.models",
+    "open_compilation": "expcomp.compiler.compilation",
+    "read_traces": "expcomp.sources.load",
+    "scan_traces": "expcomp.sources.load",
+    "validate": "expcomp.tables.models",
+    "verify": "expcomp.compiler.verify",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    msg = f"module 'expcomp' has no attribute '{name}'"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

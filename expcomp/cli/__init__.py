@@ -1,0 +1,3 @@
+"""Command line: parse, call, print."""
+
+from __future__ import annotations

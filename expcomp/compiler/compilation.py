@@ -1,0 +1,153 @@
+"""Compilation: rows of a TraceSet in memory, for notebooks; and an output folder opened as one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import polars as pl
+
+from expcomp.compiler.assemble import assemble
+from expcomp.compiler.report import build_report
+from expcomp.compiler.shard import ShardResult, count_rows, redacted
+from expcomp.config import CompileOptions
+from expcomp.errors import SourceError
+from expcomp.rows.context import Context
+from expcomp.rows.registry import ROW_FAMILIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from expcomp.sources.traceset import TraceSet
+
+
+class Rows:
+    """Frames by family name, read when they are asked for."""
+
+    def __init__(self, frames: Mapping[str, pl.DataFrame] | None = None, folder: Path | None = None) -> None:
+        self._frames = dict(frames or {})
+        self._folder = folder
+
+    def __getitem__(self, family: str) -> pl.DataFrame:
+        if family not in ROW_FAMILIES:
+            msg = f"there is no family '{family}'; known are {', '.join(ROW_FAMILIES)}"
+            raise KeyError(msg)
+        if family not in self._frames and self._folder is not None:
+            self._frames[family] = pl.read_parquet(self._folder / f"{family}.parquet")
+        return self._frames[family]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ROW_FAMILIES)
+
+    def __len__(self) -> int:
+        return len(ROW_FAMILIES)
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """What a compile gave.
+
+    Attributes:
+        rows: Accepted rows by family, as frames.
+        rejected: Rejected rows by family, with all reasons.
+        tables: The tables the rows were made from.
+        report: Counts, reasons, redactions, score distributions, rounds.
+    """
+
+    rows: Rows
+    rejected: Rows
+    tables: Mapping[str, pl.DataFrame]
+    report: Mapping[str, Any]
+
+    @cached_property
+    def summary(self) -> pl.DataFrame:
+        """One line for each family: generated, accepted, rejected and the reasons."""
+        families = self.report["families"]
+        return pl.DataFrame(
+            {
+                "family": list(families),
+                "generated": [f["generated"] for f in families.values()],
+                "accepted": [f["accepted"] for f in families.values()],
+                "rejected": [f["rejected"] for f in families.values()],
+                "reasons": [", ".join(f"{r} {n}" for r, n in f["reasons"].items()) for f in families.values()],
+            }
+        )
+
+    def __repr__(self) -> str:
+        t = self.report["total"]
+        return f"Compilation({t['accepted']:,} rows accepted, {t['rejected']:,} rejected, {len(self.report['packages']):,} packages)"
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            "<tr>" + "".join(f"<td>{escape(str(v))}</td>" for v in row) + "</tr>"
+            for row in zip(*(self.summary[c].to_list() for c in self.summary.columns), strict=True)
+            if row[1]
+        )
+        head = "".join(f"<th>{c}</th>" for c in self.summary.columns)
+        return f"<p>{escape(repr(self))}</p><table><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table>"
+
+
+def compile(ts: TraceSet, *, options: CompileOptions | None = None) -> Compilation:  # noqa: A001 - the verb of the package
+    """Compile a TraceSet in memory.
+
+    Every text is redacted first, whatever the TraceSet comes from. For input that does not fit in memory use
+    `compile_paths`, which writes a folder shard by shard.
+
+    Raises:
+        TableError: A table of the TraceSet does not hold to its contract.
+    """
+    from expcomp.tables import models
+
+    options = options or CompileOptions()
+    frames = ts.collect()
+    for name, frame in frames.items():
+        models.validate(name, frame)
+    frames, redactions = redacted(frames, pii=options.pii)
+    context = Context(frames)
+    result = ShardResult(0, redactions=redactions)
+    result.diagnostics.update(frames["diagnostics"]["code"].to_list())
+    result.attempts.update(frames["attempts"]["source_format"].to_list())
+    result.tables.update({name: frame.height for name, frame in frames.items()})
+    accepted, rejected = {}, {}
+    for name, family in ROW_FAMILIES.items():
+        rows = assemble(family, context, options)
+        count_rows(result, name, rows)
+        accepted[name], rejected[name] = rows.accepted, rows.rejected
+    packages = ts.packages or tuple(dict.fromkeys(frames["attempts"]["package_id"].to_list()))
+
+
+    return Compilation(Rows(accepted), Rows(rejected), frames, build_report([result], packages, Counter()))
+
+
+def open_compilation(folder: str | Path) -> Compilation:
+    """Open a published folder; frames are read when they are asked for.
+
+    Raises:
+        SourceError: The folder is no output of a compile.
+    """
+    root = Path(folder)
+    if not (root / "manifest.json").is_file() or not (root / "report.json").is_file():
+        msg = f"{folder} is no output of a compile: it has no manifest.json and report.json"
+        raise SourceError(msg)
+    report = orjson.loads((root / "report.json").read_bytes())
+    return Compilation(Rows(folder=root / "rows"), Rows(folder=root / "rejected"), _Tables(root), report)
+
+
+class _Tables(dict[str, pl.DataFrame]):
+    """Tables of a folder, read when they are asked for."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self._root = root
+
+    def __missing__(self, name: str) -> pl.DataFrame:
+        path = self._root / ("diagnostics.parquet" if name == "diagnostics" else f"tables/{name}.parquet")
+        if not path.is_file():
+            raise KeyError(name)
+        self[name] = pl.read_parquet(path)
+        return self[name]

@@ -1,0 +1,128 @@
+"""What a source module has to offer, and the small pieces all of them share."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import polars as pl
+
+from expcomp.io.digest import sha256_hex
+from expcomp.tables.core import CORE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+Frames = dict[str, pl.DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The smallest piece of input that is read as a whole: a package folder, a results file, a trial folder.
+
+    Attributes:
+        format: Registry name of the source that reads it.
+        path: File or folder.
+        package_id: Path of the unit relative to the load root (for a package: its folder name); never a machine path.
+        size: Bytes, as far as a look at the file sizes tells; used to cut shards.
+        group: Task key when it is known without reading everything; units of one group are compiled together.
+    """
+
+    format: str
+    path: Path
+    package_id: str
+    size: int = 0
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a user may supply where a format lacks it. None leaves the matter to the file."""
+
+    tools: str | None = None
+    system: str | None = None
+    arm: str | None = None
+    task_id: str | None = None
+    trial: int | None = None
+    score_scale: tuple[float, float] | None = None
+    max_file_bytes: int = 1 << 30
+
+
+@dataclass(slots=True)
+class Found:
+    """Units and problems that discovery came across."""
+
+    units: list[Unit] = field(default_factory=list)
+    diagnostics: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Source(Protocol):
+    """One format. Adding a format is one module with such an object and one entry in the registry."""
+
+    name: str
+    summary: str
+    carries: dict[str, str]
+
+    def claims_folder(self, folder: Path, names: frozenset[str]) -> bool:
+        """Whether this folder, with these entry names, is of the format; it is then read as a whole."""
+
+    def claims_file(self, name: str, head: bytes) -> bool:
+        """Whether a file is of the format, by its (decompressed) first bytes; the name alone never decides."""
+
+    def units(self, path: Path, root: Path, found: Found) -> None:
+        """Add the units of a claimed file or folder to `found`."""
+
+    def read(self, units: Sequence[Unit], options: ReadOptions) -> Frames:
+        """Read units into frames of the common model. A problem in one unit becomes diagnostics, never an exception."""
+
+
+class Batch:
+    """Rows gathered by a parser, as dicts by table. Absent keys are null."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+
+    def add(self, table: str, **row: Any) -> None:
+        """Add one row."""
+        self.rows[table].append(row)
+
+    def diagnose(
+        self,
+        code: str,
+        detail: str,
+        *,
+        package_id: str | None = None,
+        source_uri: str | None = None,
+        source_pos: int | None = None,
+        byte_offset: int | None = None,
+        attempt_id: str | None = None,
+        field: str | None = None,
+        severity: str = "warning",
+    ) -> None:
+        """Add one line to the load report."""
+        self.add(
+            "diagnostics",
+            package_id=package_id,
+            source_uri=source_uri,
+            source_pos=source_pos,
+            byte_offset=byte_offset,
+            attempt_id=attempt_id,
+            field=field,
+            code=code,
+            severity=severity,
+            detail=detail,
+        )
+
+    def frames(self) -> Frames:
+        """One typed frame for each table of the common model, also the empty ones."""
+        return {
+            name: pl.DataFrame(self.rows.get(name, []), schema=table.schema, strict=True, orient="row")
+            for name, table in CORE.items()
+        }
+
+
+def attempt_id(*parts: object) -> str:
+    """Stable id of an attempt: a digest of what tells it apart (format, unit, task, kind or trial, position)."""
+    return "attempt_" + sha256_hex("\x1f".join(map(str, parts)).encode())[:20]

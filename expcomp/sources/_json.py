@@ -1,0 +1,212 @@
+"""JSON at the edge: exact when the bytes are good, tolerant and with a report when they are not."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|["{}\[\]:,]', re.DOTALL)
+_SPACE = re.compile(r"[\s,]*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(slots=True)
+class Problem:
+    """One thing wrong with a text: code, what was found, where."""
+
+    code: str
+    detail: str
+    pos: int | None = None
+    byte_offset: int | None = None
+    severity: str = "error"
+
+
+@dataclass(slots=True)
+class Rows:
+    """Records of a file with their 0-based positions, and what was wrong with it."""
+
+    rows: list[tuple[int, Any]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the first bytes of a JSON text show: its outer kind and the keys of the (first) object that fit in."""
+
+    kind: str
+    keys: frozenset[str]
+    cut: bool
+
+
+def peek(head: bytes) -> Shape:
+    """Outer kind (`object`, `array`, `other`) and top-level keys of the first object of a text that may be cut."""
+    body = head.removeprefix(_BOM).lstrip()
+    kind = {b"{": "object", b"[": "array"}.get(body[:1], "other")
+    if kind == "other":
+        return Shape(kind, frozenset(), cut=False)
+    keys: set[str] = set()
+    depth, wanted, last = 0, 1 if kind == "object" else 2, b""
+    for match in _TOKEN.finditer(body):
+        token = match.group()
+        if token == b'"':
+            break
+        if token in b"{[":
+            depth += 1
+        elif token in b"}]":
+            if depth == wanted:
+                return Shape(kind, frozenset(keys), cut=False)
+            depth -= 1
+        elif token == b":" and depth == wanted and last[:1] == b'"':
+            keys.add(last[1:-1].decode("utf-8", "replace"))
+        last = token
+    return Shape(kind, frozenset(keys), cut=True)
+
+
+def load_json(data: bytes) -> tuple[Any, list[Problem]]:
+    """The document in `data`, or None, and what was wrong with it."""
+    body = data.removeprefix(_BOM)
+    try:
+        document = orjson.loads(body)
+        # The writer stops at a depth that every later walk over the document can take; the reader goes much deeper.
+        orjson.dumps(document)
+    except orjson.JSONDecodeError:
+        pass
+    except TypeError:
+        return None, [Problem("bad_json", "the JSON is nested too deep to be read")]
+    else:
+        return document, []
+    text, problems = _decode(body)
+    try:
+        return _tidy(json.loads(text), problems), problems
+    except json.JSONDecodeError as error:
+        problems.append(_bad(text, error))
+    except (RecursionError, ValueError) as error:
+        problems.append(Problem("bad_json", f"the JSON cannot be read: {error}"))
+    return None, problems
+
+
+def load_rows(data: bytes) -> Rows:
+    """Records of a JSON array, a single object, or lines of JSON; a broken or cut record costs only itself."""
+    body = data.removeprefix(_BOM).strip()
+    out = Rows()
+    if not body:
+        out.problems.append(Problem("empty_file", "the file holds no record"))
+        return out
+    document, problems = load_json(body)
+    if not any(p.code == "bad_json" for p in problems):
+        out.problems = problems
+        out.rows = list(enumerate(document if isinstance(document, list) else [document]))
+        return out
+    text, out.problems = _decode(body)
+    _salvage(text, out)
+    return out
+
+
+def _salvage(text: str, out: Rows) -> None:
+    """Read record after record; after a broken one go on with the next line that starts a record."""
+    decoder, in_array = json.JSONDecoder(), text.startswith("[")
+    at, index = 1 if in_array else 0, 0
+    counted, offset = 0, 0
+    while True:
+        space = _SPACE.match(text, at)
+        at = space.end() if space else at
+        if at >= len(text) or (in_array and text[at] == "]"):
+            break
+        end = -1 if in_array else text.find("\n", at)
+        line = None if in_array else _line(text[at : end if end >= 0 else len(text)])
+        if line is not None:
+            out.rows.append((index, line))
+            at = end if end >= 0 else len(text)
+            index += 1
+            continue
+        try:
+            value, at = decoder.raw_decode(text, at)
+            out.rows.append((index, _tidy(value, out.problems)))
+        except (json.JSONDecodeError, RecursionError) as error:
+            where = error.pos if isinstance(error, json.JSONDecodeError) else at
+            offset += len(text[counted:where].encode("utf-8", "replace"))
+            counted = where
+            found = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deep"
+            detail = f"record {index} is no JSON ({found}); it was left out"
+            out.problems.append(Problem("bad_json", detail, pos=index, byte_offset=offset))
+            end = text.find("\n", at)
+            if in_array or end < 0:
+                break
+            at = end + 1
+        index += 1
+
+
+def _line(text: str) -> Any:
+    """The record that fills the line, the fast way; None leaves it to the tolerant reader."""
+    try:
+        value = orjson.loads(text)
+        orjson.dumps(value)
+    except (orjson.JSONDecodeError, TypeError):
+        return None
+    return value
+
+
+def _decode(data: bytes) -> tuple[str, list[Problem]]:
+    try:
+        return data.decode("utf-8"), []
+    except UnicodeDecodeError as error:
+        detail = f"bytes that are not UTF-8 were replaced, the first at offset {error.start}"
+        problem = Problem("bad_utf8", detail, byte_offset=error.start, severity="warning")
+        return data.decode("utf-8", "replace"), [problem]
+
+
+def _bad(text: str, error: json.JSONDecodeError) -> Problem:
+    offset = len(text[: error.pos].encode("utf-8", "replace"))
+    return Problem("bad_json", f"expected JSON, found {error.msg} at byte {offset}", byte_offset=offset)
+
+
+def _tidy(value: Any, problems: list[Problem]) -> Any:
+    """Replace lone surrogates, which no UTF-8 column can hold; only the tolerant reader lets them through."""
+    hits = 0
+
+    def walk(node: Any) -> Any:
+        nonlocal hits
+        if isinstance(node, str):
+            if _SURROGATE.search(node):
+                hits += 1
+                return _SURROGATE.sub("�", node)
+            return node
+        if isinstance(node, list):
+            return [walk(item) for item in node]
+        if isinstance(node, dict):
+            return {walk(key): walk(item) for key, item in node.items()}
+        return node
+
+    out = walk(value)
+    if hits:
+        problems.append(Problem("bad_unicode", f"{hits} texts hold lone surrogates; replaced", severity="warning"))
+    return out
+
+
+def dump_json(value: Any) -> str:
+    """Compact JSON text of a value that came from JSON; numbers that JSON lacks become null."""
+    try:
+        return orjson.dumps(value).decode()
+    except (TypeError, ValueError):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def canonical(value: Any) -> bytes:
+    """JSON bytes with sorted keys, for digests."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except (TypeError, ValueError):
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def is_object_text(text: str) -> bool:
+    """Whether a text parses to a JSON object."""
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        return False

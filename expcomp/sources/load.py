@@ -1,0 +1,95 @@
+"""From paths to a TraceSet, and from units to frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from expcomp.errors import SourceError
+from expcomp.sources._contract import Frames, ReadOptions, Unit
+from expcomp.sources.registry import SOURCES, discover
+from expcomp.sources.traceset import TraceSet
+from expcomp.tables import vocab as v
+from expcomp.tables.core import CORE, DIAGNOSTICS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from expcomp.sources._contract import Found
+
+PathLike = str | Path
+
+
+def find(paths: Sequence[PathLike], *, format: str | None = None) -> Found:  # noqa: A002
+    """Units below the paths, in order.
+
+    Raises:
+        SourceError: A path that does not exist, or nothing that a format recognises.
+    """
+    given = [Path(p) for p in paths]
+    missing = [str(p) for p in given if not p.exists()]
+    if missing:
+        msg = f"no such file or folder: {', '.join(missing)}"
+        raise SourceError(msg)
+    found = discover(given, format=format)
+    if not found.units:
+        looked = ", ".join(str(p) for p in given)
+        msg = f"nothing to read in {looked}: no format recognises what is there; `expcomp formats` lists the {len(SOURCES)} formats, --format forces one"
+        raise SourceError(msg)
+    return found
+
+
+def read_units(units: Sequence[Unit], options: ReadOptions | None = None) -> Frames:
+    """Frames of the common model, units of one format read together, formats in registry order; tasks are unique."""
+    options = options or ReadOptions()
+    parts = []
+    for name, source in SOURCES.items():
+        own = [u for u in units if u.format == name]
+        if own:
+            parts.append(source.read(own, options))
+    frames = {name: pl.concat([p[name] for p in parts]) if parts else table.empty() for name, table in CORE.items()}
+    frames["diagnostics"] = pl.concat([frames["diagnostics"], _duplicate_tasks(frames["attempts"])])
+    frames["tasks"] = frames["tasks"].unique("task_id", keep="first", maintain_order=True)
+    return frames
+
+
+def discovery_frame(found: Found) -> pl.DataFrame:
+    """Diagnostics of the discovery."""
+    return pl.DataFrame(found.diagnostics, schema=DIAGNOSTICS.schema)
+
+
+def _duplicate_tasks(attempts: pl.DataFrame) -> pl.DataFrame:
+    """One diagnostics line for each package that holds a task an earlier package of the load holds too."""
+    own = attempts.filter(pl.col("source_format") == "packages").select("task_id", "package_id").unique(maintain_order=True)
+    first = pl.col("package_id").first().over("task_id")
+    twins = own.with_columns(first=first).filter(pl.col("package_id") != pl.col("first"))
+    return twins.select(
+        package_id="package_id",
+        source_uri="package_id",
+        source_pos=pl.lit(None, dtype=pl.Int64),
+        byte_offset=pl.lit(None, dtype=pl.Int64),
+        attempt_id=pl.lit(None, dtype=pl.String),
+        field=pl.lit("task_id"),
+        code=pl.lit("duplicate_task"),
+        severity=pl.lit("warning", dtype=v.SEVERITY),
+        detail=pl.format("{}: holds task {}, as package {} does; rows of both are kept, statistics count both", "package_id", "task_id", "first"),
+    )
+
+
+def read_traces(*paths: PathLike, format: str | None = None, options: ReadOptions | None = None) -> TraceSet:  # noqa: A002
+    """Read everything below the paths; the format is recognised by content unless it is named.
+
+    Raises:
+        SourceError: A path that does not exist, or nothing that a format recognises.
+        UsageError: An unknown format name.
+    """
+    found = find(paths, format=format)
+    frames = read_units(found.units, options)
+    frames["diagnostics"] = pl.concat([discovery_frame(found), frames["diagnostics"]])
+    packages = tuple(dict.fromkeys(u.package_id for u in found.units))
+    return TraceSet({name: frame.lazy() for name, frame in frames.items()}, packages=packages)
+
+
+scan_traces = read_traces

@@ -1,0 +1,191 @@
+"""The formats, and the way from files and folders to units of a format."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from expcomp.errors import UsageError
+from expcomp.sources import atif, harbor, tau_bench
+from expcomp.sources._bytes import LFS_POINTER, UnreadableError, read_head
+from expcomp.sources._contract import Found, Frames, ReadOptions, Source, Unit
+from expcomp.sources._units import relative
+from expcomp.tables.core import CORE, DIAGNOSTICS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_PACKAGES = "expcomp.sources.packages"
+_SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
+
+
+def _sources() -> dict[str, Source]:
+    """Formats in the order in which they are asked; packages first, since a package may hold files of other formats."""
+    found: list[Source] = [harbor.SOURCE, tau_bench.SOURCE, atif.SOURCE]
+    try:
+        found.insert(0, importlib.import_module(_PACKAGES).SOURCE)
+    except ModuleNotFoundError as error:
+        if error.name != _PACKAGES:
+            raise
+    return {source.name: source for source in found}
+
+
+SOURCES: dict[str, Source] = _sources()
+
+
+def discover(paths: Sequence[Path], *, format: str | None = None) -> Found:  # noqa: A002
+    """Units of the files and folders given, and a diagnostic for everything that is none.
+
+    Folders are walked in the order of names. A folder that a format claims belongs to it as a whole; other files are
+    recognised by their content, never by name. Symbolic links are refused; hidden entries and folders of installed
+    packages and caches are skipped. Paths in ids and diagnostics are relative to the load root: the folder given, the
+    parent of a file or claimed folder given, or the deepest folder above all of them.
+
+    Args:
+        paths: Files and folders.
+        format: Name of a format that everything is read as.
+
+    Raises:
+        UsageError: No such format.
+    """
+    if format is not None and format not in SOURCES:
+        msg = f"no format '{format}'; there are {', '.join(SOURCES)}"
+        raise UsageError(msg)
+    walk = _Walk([SOURCES[format]] if format is not None else list(SOURCES.values()), forced=format is not None)
+    given = list(dict.fromkeys(path.absolute() for path in paths))
+    root = _root([path if path.is_dir() and walk.claim(path, _names(path)) is None else path.parent for path in given])
+    for path in given:
+        if not path.exists():
+            walk.tell("not_found", "no such file or folder", path, root, "error")
+        elif path.is_dir():
+            walk.folder(path, root)
+        else:
+            walk.file(path, root)
+    unique: dict[tuple[str, Path], Unit] = {}
+    for unit in walk.found.units:
+        unique.setdefault((unit.format, unit.path), unit)
+    walk.found.units = list(unique.values())
+    return walk.found
+
+
+def read_frames(
+    paths: Sequence[Path],
+    format: str | None = None,  # noqa: A002
+    options: ReadOptions | None = None,
+) -> Frames:
+    """All units below the paths as frames of the common model, formats in registry order."""
+    options = options or ReadOptions()
+    found = discover(paths, format=format)
+    parts: list[Frames] = []
+    silent: list[dict[str, Any]] = []
+    for name, source in SOURCES.items():
+        units = [unit for unit in found.units if unit.format == name]
+        if not units:
+            continue
+        frames = source.read(units, options)
+        parts.append(frames)
+        if frames["attempts"].is_empty():
+            silent.append(_row("no_attempt", f"{len(units)} units of format {name} gave no attempt", None, "warning"))
+    if not parts:
+        silent.append(_row("no_attempt", "nothing that a reader knows; no attempt", None, "warning"))
+    out = {
+        name: pl.concat([p[name] for p in parts], how="vertical") if parts else table.empty()
+        for name, table in CORE.items()
+    }
+    told = pl.DataFrame(found.diagnostics + silent, schema=DIAGNOSTICS.schema)
+    out["diagnostics"] = pl.concat([told, out["diagnostics"]], how="vertical")
+    out["tasks"] = out["tasks"].unique("task_id", keep="first", maintain_order=True)
+    return out
+
+
+def _row(code: str, detail: str, uri: str | None, severity: str) -> dict[str, Any]:
+    return {"source_uri": uri, "code": code, "severity": severity, "detail": detail}
+
+
+def _names(path: Path) -> frozenset[str]:
+    try:
+        return frozenset(child.name for child in path.iterdir())
+    except OSError:
+        return frozenset()
+
+
+def _root(bases: list[Path]) -> Path:
+    from pathlib import Path
+
+    return Path(os.path.commonpath(bases)) if bases else Path()
+
+
+class _Walk:
+    """One discovery."""
+
+    def __init__(self, sources: list[Source], *, forced: bool) -> None:
+        self.sources = sources
+        self.forced = forced
+        self.found = Found()
+
+    def tell(self, code: str, detail: str, path: Path, root: Path, severity: str = "info") -> None:
+        """Add a diagnostic about a file or folder."""
+        self.found.diagnostics.append(_row(code, detail, relative(path, root), severity))
+
+    def claim(self, path: Path, names: frozenset[str]) -> Source | None:
+        """The format that takes the folder as a whole."""
+        return next((s for s in self.sources if s.claims_folder(path, names)), None)
+
+    def folder(self, top: Path, root: Path) -> None:
+        """Walk a folder, without recursion so that no nesting is too deep."""
+        stack = [top]
+        while stack:
+            path = stack.pop()
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode) and path != top:
+                self.tell("symlink_refused", "a symbolic link is not followed", path, root, "warning")
+            elif path.is_dir():
+                stack += self._enter(path, root)
+            elif stat.S_ISREG(mode) or path == top:
+                self.file(path, root)
+            else:
+                self.tell("not_a_regular_file", "not a regular file; not read", path, root)
+
+    def _enter(self, path: Path, root: Path) -> list[Path]:
+        """Units of a claimed folder, else what is to be looked at in it, last first."""
+        try:
+            names = sorted(child.name for child in path.iterdir())
+        except OSError as error:
+            self.tell("unreadable", f"cannot list the folder: {error.strerror}", path, root, "error")
+            return []
+        source = self.claim(path, frozenset(names))
+        if source is not None:
+            try:
+                source.units(path, root, self.found)
+            except OSError as error:
+                self.tell("unreadable", f"cannot read the folder: {error.strerror}", path, root, "error")
+            return []
+        return [path / name for name in reversed(names) if not name.startswith(".") and name not in _SKIPPED]
+
+    def file(self, path: Path, root: Path) -> None:
+        """Give a file to the format that its content shows."""
+        try:
+            head = b"" if self.forced else read_head(path)
+            source = self.sources[0] if self.forced else self._by_content(path.name, head)
+            if source is not None:
+                source.units(path, root, self.found)
+                return
+        except UnreadableError as error:
+            self.tell(error.code, error.detail, path, root, "warning")
+            return
+        except OSError as error:
+            self.tell("unreadable", f"cannot read the file: {error.strerror}", path, root, "error")
+            return
+        if head.startswith(LFS_POINTER):
+            self.tell("pointer_file", "a Git LFS pointer, the file itself was not fetched", path, root, "warning")
+            return
+        detail = "no format is recognised in the content" if head else "the file is empty"
+        self.tell("not_recognised", detail, path, root)
+
+    def _by_content(self, name: str, head: bytes) -> Source | None:
+        return next((s for s in self.sources if s.claims_file(name, head)), None)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from expcomp.errors import UsageError
+from expcomp.sources._json import peek
+from expcomp.sources.registry import SOURCES, discover, read_frames
+from expcomp.tables.core import CORE
+
+TAU = json.dumps([{"task_id": 1, "reward": 1.0, "info": {"reward_info": {}}, "traj": [], "trial": 0}]).encode()
+ATIF = json.dumps({"schema_version": "ATIF-v1.5", "agent": {"name": "a"}, "steps": []}).encode()
+
+
+def write(path, data):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def codes(found):
+    return [d["code"] for d in found.diagnostics]
+
+
+def test_content_decides_and_not_the_name(tmp_path):
+    write(tmp_path / "trajectory.json", TAU)
+    write(tmp_path / "b" / "results.txt", ATIF)
+    write(tmp_path / "b" / "packed", gzip.compress(TAU))
+    found = discover([tmp_path])
+    assert [(u.format, u.package_id) for u in found.units] == [
+        ("tau_bench", "b/packed"),
+        ("atif", "b/results.txt"),
+        ("tau_bench", "trajectory.json"),
+    ]
+    assert found.diagnostics == []
+
+
+def test_what_nobody_knows_is_reported(tmp_path):
+    write(tmp_path / "notes.md", b"# hello")
+    write(tmp_path / "empty.json", b"")
+    write(tmp_path / "pointer.json", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    write(tmp_path / "broken.gz", b"\x1f\x8bnothing")
+    found = discover([tmp_path])
+    assert {(d["source_uri"], d["code"]) for d in found.diagnostics} == {
+        ("notes.md", "not_recognised"),
+        ("empty.json", "not_recognised"),
+        ("pointer.json", "pointer_file"),
+        ("broken.gz", "bad_archive"),
+    }
+    frames = read_frames([tmp_path])
+    assert frames["attempts"].is_empty()
+    assert "no_attempt" in frames["diagnostics"]["code"].to_list()
+    assert all(frames[name].schema == table.schema for name, table in CORE.items())
+
+
+def test_links_and_hidden_folders(tmp_path):
+    write(tmp_path / "x.json", TAU)
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "link.json").symlink_to(tmp_path / "x.json")
+    for name in (".git", "node_modules", ".venv", "__pycache__"):
+        write(tmp_path / name / "y.json", TAU)
+    found = discover([tmp_path])
+    assert [u.package_id for u in found.units] == ["x.json"]
+    assert codes(found) == ["symlink_refused", "symlink_refused"]
+
+
+def test_a_truncated_archive_is_a_diagnostic(tmp_path):
+    write(tmp_path / "x.json.gz", gzip.compress(TAU * 5000, mtime=0)[:-9])
+    frames = read_frames([tmp_path])
+    assert "bad_archive" in frames["diagnostics"]["code"].to_list()
+
+
+def test_zstd(tmp_path, monkeypatch):
+    zstandard = pytest.importorskip("zstandard")
+    write(tmp_path / "x.json", zstandard.ZstdCompressor().compress(TAU))
+    assert read_frames([tmp_path])["attempts"].height == 1
+    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
+    assert codes(discover([tmp_path])) == ["zstd_not_installed"]
+
+
+def test_roots(tmp_path):
+    write(tmp_path / "a" / "r.json", TAU)
+    write(tmp_path / "b" / "r.json", TAU)
+    assert [u.package_id for u in discover([tmp_path / "a" / "r.json"]).units] == ["r.json"]
+    both = discover([tmp_path / "b" / "r.json", tmp_path / "a" / "r.json"])
+    assert [u.package_id for u in both.units] == ["b/r.json", "a/r.json"]
+    again = discover([tmp_path / "a", tmp_path / "a" / "r.json", tmp_path / "a"])
+    assert [u.package_id for u in again.units] == ["r.json"]
+
+
+def test_nothing_there(tmp_path):
+    assert codes(discover([tmp_path / "gone"])) == ["not_found"]
+
+
+def test_forced_format(tmp_path):
+    write(tmp_path / "x.json", ATIF)
+    write(tmp_path / "y.txt", b"words")
+    found = discover([tmp_path], format="tau_bench")
+    assert [u.format for u in found.units] == ["tau_bench", "tau_bench"]
+    frames = read_frames([tmp_path], format="tau_bench")
+    assert frames["attempts"].is_empty()
+    assert {"no_attempt", "bad_row", "bad_json"} <= set(frames["diagnostics"]["code"])
+    with pytest.raises(UsageError, match="tau_bench"):
+        discover([tmp_path], format="nonsense")
+
+
+@pytest.mark.parametrize("name", ["harbor", "tau_bench", "atif"])
+def test_every_source_says_what_it_carries(name):
+    source = SOURCES[name]
+    assert source.name == name
+    assert source.summary
+    assert {"tokens", "verdict"} <= set(source.carries)
+
+
+def test_formats_mix_in_one_load(tmp_path):
+    write(tmp_path / "t.json", TAU)
+    write(tmp_path / "a.json", ATIF)
+    frames = read_frames([tmp_path])
+    assert sorted(frames["attempts"]["source_format"]) == ["atif", "tau_bench"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "keys", "cut"),
+    [
+        (b'{"a": {"b": 1}, "c": "}', "object", {"a", "c"}, True),
+        (b'[{"a": ["x", {"b": 2}], "q\\"": 1}, {"z": 1}]', "array", {"a", 'q\\"'}, False),
+        (b"\xef\xbb\xbf {}", "object", set(), False),
+        (b"text", "other", set(), False),
+    ],
+)
+def test_peek(text, kind, keys, cut):
+    shape = peek(text)
+    assert (shape.kind, set(shape.keys), shape.cut) == (kind, keys, cut)
+
+
+def test_deep_nesting_is_a_diagnostic(tmp_path):
+    deep = b'{"steps": ' + b"[" * 100_000 + b"]" * 100_000 + b', "agent": {}}'
+    write(tmp_path / "x.json", deep)
+    frames = read_frames([tmp_path], format="atif")
+    assert "bad_json" in frames["diagnostics"]["code"].to_list()
+
+
+def test_deep_folders_do_not_exhaust_the_stack(tmp_path):
+    path = tmp_path
+    for _ in range(60):
+        path = path / "d"
+    write(path / "x.json", TAU)
+    assert len(discover([tmp_path]).units) == 1
