@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from expcomp.evidence.redact import residual
+from expcomp.tables.families import BY_NAME
 
 if TYPE_CHECKING:
     from expcomp.config import CompileOptions
@@ -126,13 +128,17 @@ REASONS: Mapping[str, str] = {g.name: g.description for g in GATES}
 TEXT_GATES = frozenset(g.name for g in GATES if g.repair == "redact_residual")
 
 
-def gate_exprs(family: Family, options: CompileOptions) -> dict[str, pl.Expr]:
+def gate_exprs(family: Family, options: CompileOptions) -> Mapping[str, pl.Expr]:
     """The gates of a family, each total: null counts as no objection."""
-    made = {g.name: g.make(family, options) for g in GATES if g.name not in TEXT_GATES}
-    return {name: e.fill_null(value=False) for name, e in made.items() if e is not None}
+    return _made(family.name, options, in_text=False)
 
 
-def text_gate_exprs(family: Family, options: CompileOptions) -> dict[str, pl.Expr]:
-    """The gates that search the content text; evaluated only on rows that a prefilter picks."""
-    made = {g.name: g.make(family, options) for g in GATES if g.name in TEXT_GATES}
-    return {name: e.fill_null(value=False) for name, e in made.items() if e is not None}
+def text_gate_exprs(family: Family, options: CompileOptions) -> Mapping[str, pl.Expr]:
+    """The gates that search the content text; evaluated only on rows in which redaction changed something."""
+    return _made(family.name, options, in_text=True)
+
+
+@cache
+def _made(name: str, options: CompileOptions, *, in_text: bool) -> Mapping[str, pl.Expr]:
+    made = {g.name: g.make(BY_NAME[name], options) for g in GATES if (g.name in TEXT_GATES) == in_text}
+    return {gate: e.fill_null(value=False) for gate, e in made.items() if e is not None}

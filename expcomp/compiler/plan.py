@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from expcomp.sources._contract import Unit
 
-SHARD_BYTES = 64 << 20
+SHARD_BYTES = 100 << 20
 LEAST_FOR_TWO = 16 << 20
 """Below this one shard is quicker than two processes."""
 

@@ -1,16 +1,147 @@
+"""Atomic publish of a folder: written beside its place, fsynced, then put there in one step. A kill leaves the old or the new."""
+
 from __future__ import annotations
-import os, shutil
+
+import ctypes
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
 from expcomp.errors import OutputError
+
+_AT_FDCWD = -100
+_EXCHANGE = 2
+_LOCK = ".lock"
+
+
 @contextmanager
-def publish(out, *, force=False):
-    out=Path(out)
-    if out.exists() and not force: raise OutputError(f"{out} exists")
-    st=out.parent/f".{out.name}.expcomp-stub"
-    shutil.rmtree(st,ignore_errors=True); st.mkdir(parents=True)
-    try: yield st
-    except BaseException:
-        shutil.rmtree(st,ignore_errors=True); raise
-    if out.exists(): shutil.rmtree(out)
-    os.rename(st,out)
+def publish(out: Path, *, force: bool = False) -> Iterator[Path]:
+    """Yield a staging folder; when the block ends well it stands at `out`, else it is removed.
+
+    Args:
+        out: Folder to publish.
+        force: Replace an earlier output of expcomp (or an empty folder) in one step.
+
+    Raises:
+        OutputError: `out` exists, is something else than an output, or cannot be written.
+    """
+    out = Path(out)
+    name = out.absolute().name
+    if not name or name in (".", ".."):
+        msg = f"{out} is no name for an output folder"
+        raise OutputError(msg)
+    _refuse(out, force=force)
+    parent = out.absolute().parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        _sweep(parent, name)
+        staging = parent / f".{name}.expcomp-{secrets.token_hex(6)}"
+        staging.mkdir()
+    except OSError as error:
+        msg = f"cannot write in {parent}: {error.strerror}; choose another --out or free the disk"
+        raise OutputError(msg) from error
+    # The lock tells a folder in use from one that a killed run left behind; it goes with the process.
+    lock = os.open(staging / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        try:
+            yield staging
+            (staging / _LOCK).unlink()
+            _sync(staging)
+            _refuse(out, force=force)
+            _put(staging, out)
+            _sync_folder(parent)
+        except OSError as error:
+            msg = f"{out} cannot be written: {error.strerror or error}; nothing was published"
+            raise OutputError(msg) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        os.close(lock)
+
+
+def _refuse(out: Path, *, force: bool) -> None:
+    if out.is_symlink():
+        msg = f"{out} is a symbolic link; give the folder itself"
+        raise OutputError(msg)
+    if not out.exists():
+        return
+    if not out.is_dir():
+        msg = f"{out} exists and is no folder; choose another --out"
+        raise OutputError(msg)
+    if not force:
+        msg = f"{out} exists; choose another --out, or --force to replace it"
+        raise OutputError(msg)
+    if any(out.iterdir()) and not (out / "manifest.json").is_file():
+        msg = f"{out} holds something else than an output of expcomp (no manifest.json); it is not replaced, not even with --force"
+        raise OutputError(msg)
+
+
+def _sweep(parent: Path, name: str) -> None:
+    """Remove staging folders of runs that are no more."""
+    for old in parent.glob(f".{name}.expcomp-*"):
+        if old.is_symlink() or not old.is_dir():
+            continue
+        try:
+            handle = os.open(old / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            # Without a lock file it is complete and was about to be put in place, or was just replaced.
+            shutil.rmtree(old, ignore_errors=True)
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            continue
+        else:
+            shutil.rmtree(old, ignore_errors=True)
+        finally:
+            os.close(handle)
+
+
+def _sync(folder: Path) -> None:
+    for path, _, names in os.walk(folder):
+        for name in names:
+            handle = os.open(os.path.join(path, name), os.O_RDONLY)  # noqa: PTH118
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        _sync_folder(Path(path))
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _put(staging: Path, out: Path) -> None:
+    """Rename into place; over an old output exchange the two, so that there is no moment without one."""
+    if not out.exists():
+        staging.rename(out)
+        return
+    if not _exchanged(staging, out):
+        # A file system without exchange: for a moment there is none, never half of one.
+        aside = staging.with_name(staging.name + "-old")
+        out.rename(aside)
+        staging.rename(out)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _exchanged(a: Path, b: Path) -> bool:
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return False
+    done = call(_AT_FDCWD, os.fsencode(a.absolute()), _AT_FDCWD, os.fsencode(b.absolute()), _EXCHANGE)
+    if done == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        return False
+    raise OSError(code, os.strerror(code))

@@ -67,11 +67,11 @@ class RowFamily:
         frame = self.build(context)
         if "_refs" in frame.columns:
             frame = context.cite(frame)
-        schema = self.candidate_schema
+        have = frame.schema
         return frame.select(
             *(
-                (pl.col(n) if frame.schema[n] == t else pl.col(n).cast(t)) if n in frame.columns else pl.lit(None, dtype=t).alias(n)
-                for n, t in schema.items()
+                (pl.col(n) if have[n] == t else pl.col(n).cast(t)) if n in have else pl.lit(None, dtype=t).alias(n)
+                for n, t in self.candidate_schema.items()
             )
         )
 

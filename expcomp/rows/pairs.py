@@ -161,7 +161,11 @@ def _step_pairs(c: Context) -> pl.DataFrame:
 def grpo(c: Context) -> pl.DataFrame:
     """One group for each task with a graded attempt: all attempts with a usable score, rewards and advantages."""
     graded = c.attempts.filter(pl.col("is_root") & pl.col("task_id").is_not_null() & pl.col("grade_kind").is_not_null())
-    usable = graded.filter("usable")
+    # An attempt without a transcript (an oracle, say) has no completion to put into a group; it is counted, not taken.
+    spoke = c.transcripts.filter("by_model").select("attempt_id")
+    usable = graded.filter("usable").join(spoke, on="attempt_id", how="semi", maintain_order="left")
+    silent = graded.filter("usable").join(spoke, on="attempt_id", how="anti", maintain_order="left")
+    left_out = silent.group_by("task_id", maintain_order=True).agg(n_without_transcript=pl.len().cast(pl.Int32))
     prefix = shared_prefix(c, usable.select("attempt_id", group="task_id"))
     talk = (
         usable.join(c.transcripts, on="attempt_id", how="left", maintain_order="left")
@@ -178,7 +182,6 @@ def grpo(c: Context) -> pl.DataFrame:
         package_id=pl.col("package_id").first(),
         prompt=pl.col("before").first(),
         completions=pl.col("after"),
-        complete=pl.col("after").is_not_null().all(),
         rewards=pl.col("score_norm"),
         advantages=(pl.col("score_norm") - pl.col("score_norm").mean()) / std,
         attempt_ids=pl.col("attempt_id"),
@@ -200,16 +203,17 @@ def grpo(c: Context) -> pl.DataFrame:
             package_id=pl.col("package_id").first(),
             _issue=pl.col("issue").first(),
             group_size=pl.lit(0, dtype=pl.Int32),
-            traces=pl.col("trace_ref"),
-            grades=pl.col("grade_ref"),
+            traces=pl.col("trace_ref").filter(first_package),
+            grades=pl.col("grade_ref").filter(first_package),
         )
     )
     flat = pl.col("reward_std").fill_null(0) < 1e-12
-    return pl.concat([groups, rest], how="diagonal").select(
-        pl.exclude("traces", "grades", "complete", "completions", "advantages"),
-        completions=pl.when("complete").then("completions"),
+    together = pl.concat([groups, rest], how="diagonal").join(left_out, on="task_id", how="left", maintain_order="left")
+    return together.select(
+        pl.exclude("traces", "grades", "advantages", "n_without_transcript"),
         advantages=pl.when(~flat).then("advantages"),
         _refs=pl.concat_list("traces", "grades").list.drop_nulls(),
+        n_without_transcript=pl.col("n_without_transcript").fill_null(0),
         _group_n=pl.col("group_size").cast(pl.Int64),
         _group_std=pl.when(flat & (pl.col("group_size") > 1)).then(0.0).otherwise("reward_std"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import polars as pl
 
@@ -71,7 +72,7 @@ class Family:
     @property
     def table(self) -> Table:
         """Envelope and content as one table."""
-        return row_table(self.name, self.description, self.columns)
+        return _table(self.name)
 
 
 def chat(description: str) -> Column:
@@ -347,6 +348,7 @@ FAMILIES: tuple[Family, ...] = (
             "advantages": Column(pl.List(pl.Float64()), "(reward - mean) / population standard deviation"),
             "attempt_ids": texts("attempts, in the order of completions"),
             "group_size": small("attempts"),
+            "n_without_transcript": small("attempts with a usable score that left no transcript, not in the group"),
             "reward_mean": real("mean reward"),
             "reward_std": real("population standard deviation"),
             "pass_rate": real("share of attempts that passed"),
@@ -500,3 +502,9 @@ FAMILIES: tuple[Family, ...] = (
     ),
 )
 BY_NAME = {f.name: f for f in FAMILIES}
+
+
+@cache
+def _table(name: str) -> Table:
+    family = BY_NAME[name]
+    return row_table(name, family.description, family.columns)

@@ -186,8 +186,9 @@ def steps_frame(rows: StepRows, labels: Mapping[tuple[str, int], Label]) -> pl.D
 
 def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """The columns of a schema, in order; absent ones are null."""
+    have = frame.schema
     return frame.select(
-        *(pl.col(n).cast(t) if n in frame.columns else pl.lit(None, dtype=t).alias(n) for n, t in schema.items())
+        *((pl.col(n) if have[n] == t else pl.col(n).cast(t)) if n in have else pl.lit(None, dtype=t).alias(n) for n, t in schema.items())
     )
 
 

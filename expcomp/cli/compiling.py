@@ -1,0 +1,124 @@
+"""Verbs that compile and check: demo, compile, verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from expcomp.errors import UsageError
+
+if TYPE_CHECKING:
+    from expcomp.config import CompileOptions
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout, nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to publish; must not exist, unless --force.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an earlier output in one step.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Worker processes; default: the processors.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command()(demo)
+    app.command(name="compile")(compile_)
+    app.command()(verify)
+
+
+def demo(out: Out = Path("out/demo"), force: Force = True, as_json: Json = False, quiet: Quiet = False) -> None:
+    """Compile the packages shipped in data/packages and show what came of it.
+
+    Example: expcomp demo
+    """
+    packages = next((p / "data" / "packages" for p in (Path.cwd(), *Path(__file__).resolve().parents) if (p / "data" / "packages").is_dir()), None)
+    if packages is None:
+        msg = "demo needs data/packages of the repository; run it in a clone, or use `expcomp compile PATH --out OUT`"
+        raise UsageError(msg)
+    _compile([packages], out, force=force, as_json=as_json, quiet=quiet)
+
+
+def compile_(
+    paths: Annotated[list[Path], typer.Argument(help="Packages, run folders, trace files, job folders.", show_default=False)],
+    out: Out,
+    format_: Annotated[str | None, typer.Option("--format", help="Read everything as this format; default: by content.")] = None,
+    force: Force = False,
+    workers: Workers = None,
+    pii: Annotated[bool, typer.Option("--pii", help="Redact e-mail addresses, phone numbers and IP addresses too.")] = False,
+    margin: Annotated[float, typer.Option(help="Least score difference of a preference pair, 0..1.")] = 0.1,
+    min_label_strength: Annotated[float, typer.Option(help="Weaker labels give no labelled row, 0..1.")] = 0.5,
+    allow_simulated: Annotated[bool, typer.Option("--allow-simulated", help="Keep rows judged by a stand-in reviewer.")] = False,
+    max_text_chars: Annotated[int, typer.Option(help="Cut a step's text beyond this length, and flag it.")] = 65_536,
+    max_rounds: Annotated[int, typer.Option(help="Repair rounds at the most.")] = 3,
+    check: Annotated[str, typer.Option(help="Pandera validation: auto, full or off.")] = "auto",
+    tools: Annotated[str | None, typer.Option(help="Tool schemas as JSON text, where the format has none.")] = None,
+    system: Annotated[str | None, typer.Option(help="System prompt, where the format has none.")] = None,
+    arm: Annotated[str | None, typer.Option(help="Arm of all attempts.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 when anything was skipped or reported.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compile finished agent work into training rows.
+
+    Example: expcomp compile runs/ --out out
+    """
+    from expcomp.config import CompileOptions
+    from expcomp.sources._contract import ReadOptions
+
+    options = CompileOptions(
+        margin=margin,
+        min_label_strength=min_label_strength,
+        allow_simulated=allow_simulated,
+        pii=pii,
+        max_text_chars=max_text_chars,
+        max_rounds=max_rounds,
+        check=check,
+    )
+    read = ReadOptions(tools=tools, system=system, arm=arm)
+    report = _compile(paths, out, options=options, read=read, format=format_, force=force, processes=workers, as_json=as_json, quiet=quiet)
+    skipped = report["diagnostics"].get("unreadable_package", 0) + report["diagnostics"].get("unreadable_file", 0)
+    if skipped or (strict and report["diagnostics"]):
+        raise typer.Exit(4)
+
+
+def _compile(
+    paths: list[Path],
+    out: Path,
+    *,
+    options: CompileOptions | None = None,
+    as_json: bool,
+    quiet: bool,
+    **more: Any,
+) -> dict[str, Any]:
+    from expcomp.cli.show import show_report
+    from expcomp.compiler.build import compile_paths
+    from expcomp.io.documents import json_document
+    from expcomp.io.progress import Progress
+
+    report = compile_paths(paths, out, options=options, progress=Progress(show=not quiet), **more)
+    if as_json:
+        print(json_document(report), end="")
+    elif not quiet:
+        show_report(report, out)
+    return report
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(help="Output folder of a compile.")], as_json: Json = False, quiet: Quiet = False
+) -> None:
+    """Recompute every digest, row hash and count of an output folder.
+
+    Example: expcomp verify out
+    """
+    from expcomp.compiler.verify import verify as check
+    from expcomp.io.documents import json_document
+
+    found = check(folder)
+    if as_json:
+        print(json_document({"ok": found.ok, "files": found.files, "rows": found.rows, "problems": found.problems}), end="")
+    elif not quiet:
+        for line in found.problems:
+            print(line)
+        print(f"{'verified' if found.ok else 'NOT verified'}: {found.files} files, {found.rows:,} rows, {len(found.problems)} problems")
+    if not found.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,62 @@
+"""Entry point: the verbs, exit codes, and how errors are shown."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from expcomp import __version__
+from expcomp.cli import compiling, looking, schema
+from expcomp.errors import ExpcompError
+
+EXIT_CODES = "Exit codes: 0 fine; 1 findings (a check the user asked for); 2 wrong usage or configuration; 3 unreadable input; 4 partial, something was skipped and the report says what."
+
+app = typer.Typer(
+    name="expcomp",
+    help=f"Experience compiler: finished agent work in, typed and gated training rows out.\n\n{EXIT_CODES}",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"expcomp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Experience compiler."""
+
+
+compiling.register(app)
+looking.register(app)
+schema.register(app)
+
+
+def main() -> None:
+    """Run the command line; errors of ours are one message on stderr and an exit code."""
+    try:
+        app()
+    except ExpcompError as error:
+        print(f"expcomp: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output went away, as `| head` does.
+        sys.stderr.close()
+        sys.exit(0)
+    except KeyboardInterrupt:
+        print("expcomp: stopped; nothing was published", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
