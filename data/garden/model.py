@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,7 +23,13 @@ def user(text: str, role: str = "direct_request") -> Step:
 
 def step(operation: str, surface: str | None, tool: str | None, given: str | None, came: Any, **more: Any) -> Step:
     """One agent step; `outcome`, `ok`, `why`, `change` and any step field by name."""
-    known = {"ok": "success", "outcome": "step_outcome", "why": "reasoning", "change": "state_change", "obs": "observation"}
+    known = {
+        "ok": "success",
+        "outcome": "step_outcome",
+        "why": "reasoning",
+        "change": "state_change",
+        "obs": "observation",
+    }
     base = {"operation": operation, "interaction_surface": surface, "tool": tool, "input": given, "output": came}
     defaults = {"success": True, "step_outcome": "progress"}
     made = base | defaults | {known.get(name, name): value for name, value in more.items()}
@@ -250,7 +255,9 @@ def _judgement_docs(tree: Tree, kind: str, a: Attempt) -> None:
         "max_score": t.max_score,
         "passed": a.passed,
         "grader_kind": a.grader,
-        "score_reliability": "unverified" if a.grader == "structural_guardrail" else a.verification.replace("not_run", "unverified"),
+        "score_reliability": "unverified"
+        if a.grader == "structural_guardrail"
+        else a.verification.replace("not_run", "unverified"),
         "failed_criteria": weak,
         "evidence_refs": refs,
         "rubric_item_scores": [
@@ -312,7 +319,11 @@ def _signal_docs(tree: Tree) -> None:
         tree.docs["signals/process_supervision.jsonl"] = lines([r for k in kinds for r in _labels(tree, k)])
     if len(kinds) > 1:
         first, last = (scored(t, t.attempts[k]) for k in (kinds[0], kinds[-1]))
-        tree.docs["signals/hillclimb_result.json"] = {"baseline_score": first, "revised_score": last, "revision_score_delta": round(last - first, 4)}
+        tree.docs["signals/hillclimb_result.json"] = {
+            "baseline_score": first,
+            "revised_score": last,
+            "revision_score_delta": round(last - first, 4),
+        }
 
 
 def _labels(tree: Tree, kind: str) -> list[dict[str, Any]]:

@@ -29,7 +29,9 @@ HANDOFF: dict[str, Any] = {
     "delegation_source_step": 2,
     "handoff_reason": "names need a second reading before printing",
     "handoff_payload_ref": _f("names_to_check.txt", "Paphiopedilum micranthum\nCattleya labiata\nVanda coerulia"),
-    "handoff_output_refs": [_f("names_checked.txt", "Paphiopedilum micranthum: ok\nCattleya labiata: ok\nVanda coerulia: coerulea")],
+    "handoff_output_refs": [
+        _f("names_checked.txt", "Paphiopedilum micranthum: ok\nCattleya labiata: ok\nVanda coerulia: coerulea")
+    ],
     "subagent_output_refs": [_f("latin_check_notes.md", "Vanda coerulia should read Vanda coerulea.")],
     "depends_on_agent_outputs": ["agent-latin-check"],
     "coordination_pattern": "planner_worker",
@@ -63,8 +65,12 @@ UI: dict[str, Any] = {
     "page_title": "Plan your visit - Lindgate Garden",
     "url_or_resource_id": "https://garden.example/visit",
     "visible_state_ref": _f("visit_page.txt", "Opening hours: 9 to 17. Last entry: 16.30. Button: Show map"),
-    "screenshot_ref": _f("visit_page.svg", '<svg xmlns="http://www.w3.org/2000/svg"><text>Plan your visit</text></svg>'),
-    "dom_snapshot_ref": _f("visit_page.html", "<main><h1>Plan your visit</h1><button id='map'>Show map</button></main>"),
+    "screenshot_ref": _f(
+        "visit_page.svg", '<svg xmlns="http://www.w3.org/2000/svg"><text>Plan your visit</text></svg>'
+    ),
+    "dom_snapshot_ref": _f(
+        "visit_page.html", "<main><h1>Plan your visit</h1><button id='map'>Show map</button></main>"
+    ),
     "accessibility_tree_ref": _f("visit_page_tree.txt", "main > heading 'Plan your visit' > button 'Show map'"),
     "element_selector": "#map",
     "coordinates": "412,230",
@@ -105,7 +111,9 @@ API: dict[str, Any] = {
     "api_version": "2",
     "http_status": 200,
     "request_payload_ref": _f("tours_query.json", '{"from": "2026-05-01", "to": "2026-05-07"}'),
-    "response_payload_ref": _f("tours_reply.json", '{"tours": [{"id": 12, "start": "10:30"}, {"id": 13, "start": "14:00"}]}'),
+    "response_payload_ref": _f(
+        "tours_reply.json", '{"tours": [{"id": 12, "start": "10:30"}, {"id": 13, "start": "14:00"}]}'
+    ),
     "request_schema_ref": _f("tours_query.schema.json", '{"type": "object", "required": ["from", "to"]}'),
     "response_schema_ref": _f("tours_reply.schema.json", '{"type": "object", "required": ["tours"]}'),
     "raw_request_ref": _f("tours_request.txt", "GET /v2/tours?from=2026-05-01&to=2026-05-07"),
@@ -187,7 +195,9 @@ SOFTWARE: dict[str, Any] = {
     "file_paths": ["tools/count.py", "tools/shelves.py"],
     "file_operation": "edit",
     "diff_ref": _f("count.diff", "-SHELVES = 'AB'\n+SHELVES = 'ABC'"),
-    "patch_ref": _f("count.patch", "--- a/tools/count.py\n+++ b/tools/count.py\n@@ -1 +1 @@\n-SHELVES = 'AB'\n+SHELVES = 'ABC'"),
+    "patch_ref": _f(
+        "count.patch", "--- a/tools/count.py\n+++ b/tools/count.py\n@@ -1 +1 @@\n-SHELVES = 'AB'\n+SHELVES = 'ABC'"
+    ),
     "git_branch": "shelf-c",
     "git_commit_before": "1f0c2aa",
     "git_commit_after": "83be410",

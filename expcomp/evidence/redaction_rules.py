@@ -67,7 +67,7 @@ _ANY_KEY = r"(?:[_-]key|[\"']key|auth|credentials?|signature|cookie|session)"
 _KEY_END = r"\\{0,4}[\"']?\]?"
 _GAP = r"[ \t]{0,3}"
 _SEP = rf"{_GAP}(?:=>|:=|={{1,3}}|:){_GAP}"
-_OPEN = r"[a-z]?\\{0,4}[\"'`]?"
+_OPEN = r"[A-Za-z]?\\{0,4}[\"'`]?"
 _STOP = r"($|\.?[\s\"'`\\,;&<>)}\]|]|\.$)"
 _BARE = r"[^\s\"'`\\,;&<>(){}\[\]|]"  # a value without quotes
 _BARE_PLAIN = r"[A-Za-z\x{80}-\x{10FFFF}_.:=/]"
@@ -97,9 +97,9 @@ def _quoted(token: str, key: str, value: str, start: str) -> RedactionRule:
     for n, (mark, depth) in enumerate((m, d) for m in "\"'" for d in (0, 1, 3)):
         quote = r"\\" * depth + mark
         unit = rf"(?:[^{mark}\\\s|<>{{}}]|{_INNER[depth].replace('QUOTE', mark)})"
-        parts.append(rf"({key}{_KEY_END}{_SEP}[a-z]?{quote}){value.replace('UNIT', unit)}({quote}|$)")
+        parts.append(rf"((?i-u:{key}){_KEY_END}{_SEP}[A-Za-z]?{quote}){value.replace('UNIT', unit)}({quote}|$)")
         starts, ends = f"{starts}${{{2 * n + 1}}}", f"{ends}${{{2 * n + 2}}}"
-    pattern = f"(?i)(?:{'|'.join(parts)})"
+    pattern = "|".join(parts)
     return RedactionRule(token, "secret", _assigned(key, start), pattern, f"{starts}<secret:{token}>{ends}")
 
 
@@ -175,14 +175,14 @@ SECRET_RULES: tuple[RedactionRule, ...] = (
         "auth_header",
         "secret",
         "(?i-u:authorization)[^A-Za-z0-9]",
-        rf"(?i)(authorization{_KEY_END}{_GAP}[:=,]{_GAP}{_OPEN}(?:[a-z]{{2,12}}[ \t]+)?)[{_HEADER_VALUE}]{{12,}}",
+        rf"((?i-u:authorization){_KEY_END}{_GAP}[:=,]{_GAP}{_OPEN}(?:[A-Za-z]{{2,12}}[ \t]+)?)[{_HEADER_VALUE}]{{12,}}",
         "${1}<secret:auth_header>",
     ),
     RedactionRule(
         "auth_header",
         "secret",
         rf"(?i-u:bearer|basic)(?:[ \t]+|%20|\+)[{_HEADER_VALUE}]{{12}}",
-        rf"(?i){_START_BS}((?:bearer|basic)(?:[ \t]+|%20|\+))"
+        rf"{_START_BS}((?i-u:bearer|basic)(?:[ \t]+|%20|\+))"
         rf"(?:{_mixed(12, _HEADER_VALUE, 'A-Za-z+/_.~=-')}|[A-Za-z0-9+/]{{12,}}={{1,2}})",
         "${1}${2}<secret:auth_header>",
     ),
@@ -190,7 +190,7 @@ SECRET_RULES: tuple[RedactionRule, ...] = (
         "cloud_secret",
         "secret",
         "(?i-u:secret_?(?:access_?)?key)[^A-Za-z0-9]",
-        rf"(?i)(secret_?(?:access_?)?key{_KEY_END}{_SEP}\\{{0,4}}[\"']?)[A-Za-z0-9/+]{{40}}={{0,2}}",
+        rf"((?i-u:secret_?(?:access_?)?key){_KEY_END}{_SEP}\\{{0,4}}[\"']?)[A-Za-z0-9/+]{{40}}={{0,2}}",
         "${1}<secret:cloud_secret>",
     ),
     _quoted("password", _PASS, _QUOTED_PASSWORD, r"[^\s$*%]{3}"),
@@ -198,22 +198,22 @@ SECRET_RULES: tuple[RedactionRule, ...] = (
     RedactionRule(
         "password",
         "secret",
-        rf"(?i-u:{_PASS}(?:{_KEY_END}{_SEP}|[ \t]+)){_BARE}{{6}}",
-        rf"(?i)((?:{_PASS}{_KEY_END}{_SEP}|--{_PASS}[ \t]+)){_BARE_PASSWORD}{_STOP}",
+        rf"(?i-u:{_PASS})(?:{_KEY_END}{_SEP}|[ \t]+){_BARE}{{6}}",
+        rf"((?:(?i-u:{_PASS}){_KEY_END}{_SEP}|--(?i-u:{_PASS})[ \t]+)){_BARE_PASSWORD}{_STOP}",
         "${1}<secret:password>${2}",
     ),
     RedactionRule(
         "token",
         "secret",
-        rf"(?i-u:{_TOKEN}{_KEY_END}=|--{_TOKEN}[ \t]+)[A-Za-z0-9+/_=-]{{8}}",
-        rf"(?i)((?:{_TOKEN}{_KEY_END}=|--{_TOKEN}[ \t]+)){_mixed(8)}{_STOP}",
+        rf"(?i-u:{_TOKEN})(?:{_KEY_END}=|[ \t]+)[A-Za-z0-9+/_=-]{{8}}",
+        rf"((?:(?i-u:{_TOKEN}){_KEY_END}=|--(?i-u:{_TOKEN})[ \t]+)){_mixed(8)}{_STOP}",
         "${1}<secret:token>${2}",
     ),
     RedactionRule(
         "token",
         "secret",
         _assigned(_TOKEN, "[A-Za-z0-9+/_=-]{16}"),
-        rf"(?i)({_TOKEN}{_KEY_END}{_SEP}){_mixed(16)}{_STOP}",
+        rf"((?i-u:{_TOKEN}){_KEY_END}{_SEP}){_mixed(16)}{_STOP}",
         "${1}<secret:token>${2}",
     ),
     RedactionRule(
@@ -228,7 +228,7 @@ SECRET_RULES: tuple[RedactionRule, ...] = (
         "entropy",
         "secret",
         _assigned(_ANY_KEY, "[A-Za-z0-9+/_=-]{20}"),
-        rf"((?i:{_ANY_KEY}{_KEY_END}{_SEP}{_OPEN})){_ENTROPIC}",
+        rf"((?i-u:{_ANY_KEY}){_KEY_END}{_SEP}{_OPEN}){_ENTROPIC}",
         "${1}<secret:entropy>",
     ),
 )
@@ -240,7 +240,7 @@ _LAST = r"(?:[^\s\"'`<>|;,:\\()\[\]{}?&\x00-\x1f.!…]|\([^\s\"'`()\\<>]*\)|\[[^
 _KEPT = rf"/(?:attempts|packages)/{_CHAR}*{_LAST}"
 _WORD = r"(?:[^\s\"'`<>|;,:\\&$=?.]|\.[^\s\"'`<>|;,:\\&$=?.]*/)+"  # a word of a spaced path: no extension before the end
 _ENDING = r"(?:[^\s\"'`<>|;,:\\&$=?]*(?:/|\.[A-Za-z0-9])[^\s\"'`<>|;,:\\&$=?]*)"
-_SPACED = rf"{_WORD}(?: {_WORD}){{0,3}} {_ENDING}|{_WORD} [A-Z0-9(]{_WORD}"
+_SPACED = rf"{_WORD} (?:{_WORD} )*{_ENDING}|{_WORD} [A-Z0-9(]{_WORD}"
 _QUOTE = r"(\\{0,4}[\"'`])"
 
 
@@ -253,7 +253,7 @@ def path_rules(roots: Mapping[str, Sequence[str]] = PATH_ROOTS) -> tuple[Redacti
             "file_url",
             "path",
             "(?i-u:file)://",
-            rf"(?i){start}file://(?:{_CHAR}|:)*{_LAST}",
+            rf"{start}(?i-u:file)://(?:{_CHAR}|:)*{_LAST}",
             "${1}<path:file_url>",
         )
     ]

@@ -41,17 +41,16 @@ def publish(out: Path, *, force: bool = False) -> Iterator[Path]:
         parent.mkdir(parents=True, exist_ok=True)
         _sweep(parent, name)
         staging = parent / f".{name}.expcomp-{secrets.token_hex(6)}"
+        # The lock tells a folder in use from one that a killed run left behind; it goes with the process.
+        lock = os.open(f"{staging}{_LOCK}", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         staging.mkdir()
     except OSError as error:
         msg = f"cannot write in {parent}: {error.strerror}; choose another --out or free the disk"
         raise OutputError(msg) from error
-    # The lock tells a folder in use from one that a killed run left behind; it goes with the process.
-    lock = os.open(staging / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-    fcntl.flock(lock, fcntl.LOCK_EX)
     try:
         try:
             yield staging
-            (staging / _LOCK).unlink()
             _sync(staging)
             _refuse(out, force=force)
             _put(staging, out)
@@ -61,6 +60,7 @@ def publish(out: Path, *, force: bool = False) -> Iterator[Path]:
             raise OutputError(msg) from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        Path(f"{staging}{_LOCK}").unlink(missing_ok=True)
         os.close(lock)
 
 
@@ -82,22 +82,22 @@ def _refuse(out: Path, *, force: bool) -> None:
 
 
 def _sweep(parent: Path, name: str) -> None:
-    """Remove staging folders of runs that are no more."""
-    for old in parent.glob(f".{name}.expcomp-*"):
-        if old.is_symlink() or not old.is_dir():
-            continue
+    """Remove what runs that are no more left behind."""
+    for lock in sorted(parent.glob(f".{name}.expcomp-*{_LOCK}")):
+        staging = lock.with_name(lock.name.removesuffix(_LOCK))
         try:
-            handle = os.open(old / _LOCK, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            # Without a lock file it is complete and was about to be put in place, or was just replaced.
-            shutil.rmtree(old, ignore_errors=True)
+            handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            continue
+            continue  # another run is at work
         else:
-            shutil.rmtree(old, ignore_errors=True)
+            for old in (staging, staging.with_name(staging.name + "-old")):
+                if old.is_dir() and not old.is_symlink():
+                    shutil.rmtree(old, ignore_errors=True)
+            lock.unlink(missing_ok=True)
         finally:
             os.close(handle)
 

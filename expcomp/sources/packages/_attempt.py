@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from expcomp.evidence.refs import is_hidden
 from expcomp.sources._contract import attempt_id
 from expcomp.sources.packages import _coerce as co
 from expcomp.sources.packages import _documents as docs
@@ -28,6 +29,7 @@ class StepRows:
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     systems: dict[str, str] = field(default_factory=dict)
+    evidence: list[tuple[str, str, int | None, str | None, bool | None]] = field(default_factory=list)
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("attempt_id", "step_index", "refs", "detail", *_step.CORE_ORDER)
 
@@ -118,7 +120,7 @@ class AttemptReader:
 
     def _artifacts(self, produced: list[str]) -> None:
         for ref in produced:
-            if not self.p.has(ref) or ref.startswith("hidden") or "/hidden" in ref:
+            if not self.p.has(ref) or is_hidden(ref):
                 continue
             mime = mimetypes.guess_type(ref)[0]
             text = self.p.read_text(ref) if _is_text(ref, mime) else None

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from expcomp.errors import SourceError
-from expcomp.evidence.refs import evidence_id, kind_name, normalise, problem, visibility_name
+from expcomp.evidence.refs import is_hidden, normalise, problem
 from expcomp.evidence.resolve import resolve
 from expcomp.io.files import read_fast, walk
 from expcomp.sources import _lenient
@@ -15,8 +15,6 @@ from expcomp.sources import _lenient
 if TYPE_CHECKING:
     from expcomp.sources._contract import Batch, ReadOptions, Unit
     from expcomp.sources.packages._coerce import Report
-
-HIDDEN = "hidden_excluded"
 
 
 class Package:
@@ -108,8 +106,10 @@ class Package:
     def read_lines(self, ref: str) -> list[tuple[int, dict[str, Any]]]:
         """Objects of a JSON lines file with their line numbers; a bad line costs one line and is reported."""
         data = self.read(ref)
-        if data is None:
-            return []
+        return [] if data is None else self.parse_lines(data, ref)
+
+    def parse_lines(self, data: bytes, ref: str) -> list[tuple[int, dict[str, Any]]]:
+        """Objects of JSON lines read from `ref`."""
         good, bad = _lenient.lines(data)
         for number, found in bad:
             self.note(found.code, ref, f"line {number} {found.detail}", source_pos=number, byte_offset=found.offset)
@@ -149,14 +149,14 @@ class Package:
 
     def _look_up(self, raw: str, kind: str | None) -> tuple[str | None, str, str]:
         if raw in self.paths:
-            return (raw, "hidden_ref", "is hidden; never opened") if visibility_name(raw) == HIDDEN else (raw, "", "")
+            return (raw, "hidden_ref", "is hidden; never opened") if is_hidden(raw) else (raw, "", "")
         bad = problem(raw)
         if bad is not None:
             return None, "bad_ref", f"is not a path inside the package ({bad}); dropped"
         ref = normalise(raw)
         if ref is None:
             return None, "bad_ref", "is not a path inside the package; dropped"
-        if visibility_name(ref) == HIDDEN:
+        if is_hidden(ref):
             return ref, "hidden_ref", "is hidden; never opened"
         if ref in self.paths:
             return ref, "", ""
@@ -166,28 +166,19 @@ class Package:
         hint = f"; candidates: {', '.join(found.candidates[:3])}" if found.candidates else ""
         return ref, "unresolved_ref", f"names no file of the package{hint}"
 
-    def write_evidence(self) -> None:
-        """One evidence row for each cited ref; each file is hashed once, over its real bytes."""
+    def evidence(self) -> list[tuple[str, str, int | None, str | None, bool | None]]:
+        """(package_id, ref, bytes, sha256, exists) of each cited ref; each file is hashed once, over its real bytes."""
+        rows: list[tuple[str, str, int | None, str | None, bool | None]] = []
+        hashes, paths = self._hashes, self.paths
         for ref in sorted(self.cited):
-            visibility = visibility_name(ref)
-            size: int | None = None
-            digest: str | None = None
-            exists: bool | None = None
-            if visibility != HIDDEN:
-                if ref not in self._hashes and ref in self.paths:
-                    self.read(ref)
-                found = self._hashes.get(ref)
-                exists = found is not None
-                if found is not None:
-                    size, digest = found[0], "sha256:" + found[1]
-            self.batch.add(
-                "evidence",
-                evidence_id=evidence_id(ref),
-                package_id=self.id,
-                ref=ref,
-                kind=kind_name(ref),
-                visibility=visibility,
-                bytes=size,
-                sha256=digest,
-                exists=exists,
-            )
+            if is_hidden(ref):
+                rows.append((self.id, ref, None, None, None))
+                continue
+            if ref not in hashes and ref in paths:
+                self.read(ref)
+            found = hashes.get(ref)
+            if found is None:
+                rows.append((self.id, ref, None, None, False))
+            else:
+                rows.append((self.id, ref, found[0], "sha256:" + found[1], True))
+        return rows

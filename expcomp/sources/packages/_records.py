@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from expcomp.sources.packages import _coerce as co
 from expcomp.sources.packages import _documents as docs
 
@@ -156,20 +158,43 @@ def read_lessons(p: Package, attempts: dict[str, AttemptReader]) -> None:
             )
 
 
+class _Signal(msgspec.Struct):
+    """A well-formed step label; anything else takes the tolerant path."""
+
+    attempt_kind: str | None = None
+    attempt_id: str | None = None
+    trace_id: str | None = None
+    step: int | None = None
+    step_quality_label: str | None = None
+    label_source: str | None = None
+    local_reward: float | None = None
+
+
+_signals = msgspec.json.Decoder(_Signal).decode_lines
+
+
 def read_labels(p: Package, attempts: dict[str, AttemptReader]) -> dict[tuple[str, int], Label]:
     """The package's own step labels, by attempt id and step number."""
     ref = "signals/process_supervision.jsonl"
+    data = p.read(ref)
+    if data is None:
+        return {}
+    try:
+        rows = list(enumerate(_signals(data), 1))
+    except msgspec.DecodeError:
+        rows = [
+            (number, _Signal(**co.typed(doc, docs.SIGNAL, p.reporter(ref, number)))) for number, doc in p.parse_lines(data, ref)
+        ]
     labels: dict[tuple[str, int], Label] = {}
     by_trace = {r.trace.get("trace_id"): r for r in attempts.values() if r.trace.get("trace_id")}
     by_native = {n: r for r in attempts.values() for n in r.native_ids}
-    for number, doc in p.read_lines(ref):
-        row = co.typed(doc, docs.SIGNAL, p.reporter(ref, number))
-        reader = attempts.get(row["attempt_kind"] or "") or by_trace.get(row["trace_id"]) or by_native.get(row["attempt_id"])
-        if reader is None or row["step"] is None:
+    for number, row in rows:
+        reader = attempts.get(row.attempt_kind or "") or by_trace.get(row.trace_id) or by_native.get(row.attempt_id or "")
+        if reader is None or row.step is None:
             p.note("dangling_label", ref, f"line {number} labels no step of this package", source_pos=number)
             continue
-        source = row["label_source"] if row["label_source"] in docs.LABEL_SOURCES else None
-        labels[reader.id, row["step"]] = (docs.STEP_LABEL.get(row["step_quality_label"] or ""), source, row["local_reward"])
+        source = row.label_source if row.label_source in docs.LABEL_SOURCES else None
+        labels[reader.id, row.step] = (docs.STEP_LABEL.get(row.step_quality_label or ""), source, row.local_reward)
     if labels:
         p.cite(ref)
     return labels

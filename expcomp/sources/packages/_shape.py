@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 
+from expcomp.evidence.refs import evidence_id_expr, kind_of, visibility_of
 from expcomp.sources.packages import _documents as docs
 from expcomp.sources.packages import _step
 from expcomp.sources.packages._attempt import StepRows
 from expcomp.tables import vocab as v
-from expcomp.tables.core import ATTEMPTS, MESSAGES, OBSERVATION, STEPS, TOOL_CALL
+from expcomp.tables.core import ATTEMPTS, EVIDENCE, MESSAGES, OBSERVATION, STEPS, TOOL_CALL
 from expcomp.tables.step_fields import DTYPES
 
 if TYPE_CHECKING:
@@ -92,6 +93,9 @@ def steps_frame(rows: StepRows, labels: Mapping[tuple[str, int], Label]) -> pl.D
             for name, values in zip(StepRows.COLUMNS, columns, strict=True)
         }
     )
+    # Lists that are recorded but empty say nothing; a quote inside JSON text is escaped, so only keys match.
+    raw = raw.with_columns(pl.col("detail").str.replace_all(r',"[a-z_]+":\[\]', "").str.replace(r'^\{"[a-z_]+":\[\],?', "{"))
+    raw = raw.with_columns(detail=pl.when(pl.col("detail") != "{}").then("detail"))
     same = pl.struct(pl.exclude("step_index"))
     raw = raw.with_columns(step_index_first=pl.col("step_index").first().over(same))
     label_rows = [(a, s, *label) for (a, s), label in labels.items()]
@@ -182,6 +186,15 @@ def steps_frame(rows: StepRows, labels: Mapping[tuple[str, int], Label]) -> pl.D
         ).list.drop_nulls(),
     )
     return frame
+
+
+def evidence_frame(rows: list[tuple[str, str, int | None, str | None, bool | None]]) -> pl.DataFrame:
+    """The evidence table from (package_id, ref, bytes, sha256, exists)."""
+    names = ("package_id", "ref", "bytes", "sha256", "exists")
+    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+    raw = pl.DataFrame({n: pl.Series(n, list(c), dtype=EVIDENCE.schema[n], strict=True) for n, c in zip(names, columns, strict=True)})
+    named = raw.with_columns(evidence_id=evidence_id_expr("ref"), kind=kind_of("ref"), visibility=visibility_of("ref"))
+    return conform(named, EVIDENCE.schema)
 
 
 def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:

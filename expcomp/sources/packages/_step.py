@@ -53,7 +53,7 @@ core_values: Callable[[Any], tuple[Any, ...]] = attrgetter(*sorted(CORE))
 CORE_ORDER = tuple(sorted(CORE))
 _encode = msgspec.json.Encoder().encode
 _EMPTIED = tuple(sorted(CORE))
-_LISTS = tuple(sf.TEXT_LISTS)
+_OBJECTS = tuple(sf.OBJECTS)
 
 
 def ints(value: Any, report: co.Report) -> list[int] | None:
@@ -89,17 +89,13 @@ def lenient(raw: dict[str, Any], report: co.Report) -> Any:
     return Step(**known)
 
 
-def detail(step: Any) -> str | None:
+def detail(step: Any) -> str:
     """JSON text of the surface-specific fields. Empties the core fields of `step`: read them before."""
     for name in _EMPTIED:
         setattr(step, name, None)
-    for name in sf.OBJECTS:
+    for name in _OBJECTS:
         value = getattr(step, name)
         if value is not None:
             # A nested object stays text, so that the column decodes with one dtype.
             setattr(step, name, co.json_text(value) if value not in ({}, []) else None)
-    for name in _LISTS:
-        if getattr(step, name) == []:
-            setattr(step, name, None)
-    text = _encode(step)
-    return None if text == b"{}" else text.decode()
+    return _encode(step).decode()

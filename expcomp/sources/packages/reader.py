@@ -89,7 +89,7 @@ def _read_one(unit: Unit, batch: Batch, rows: StepRows, options: ReadOptions) ->
     _records.read_loops(package, readers)
     _records.read_lessons(package, readers)
     labels = _records.read_labels(package, readers)
-    package.write_evidence()
+    rows.evidence += package.evidence()
     return labels
 
 
@@ -107,6 +107,7 @@ def _frames(batch: Batch, rows: StepRows, labels: dict[tuple[str, int], Label]) 
     frames["attempts"] = _shape.attempts_frame(raw, steps, frames["messages"])
     frames["diagnostics"] = pl.concat([frames["diagnostics"], _shape.conform(_shape.step_problems(steps, frames["attempts"]), DIAGNOSTICS.schema)])
     frames["steps"] = _shape.conform(steps, STEPS.schema)
+    frames["evidence"] = _shape.evidence_frame(rows.evidence)
     return frames
 
 

@@ -1,0 +1,1 @@
+SELECT shelf, SUM(packets) FROM packets GROUP BY shelf;
