@@ -9,12 +9,14 @@ import polars as pl
 
 from expcomp.compiler.canonical import json_lines
 from expcomp.compiler.gates import gate_exprs, present, text_gate_exprs
-from expcomp.evidence.redact import count_tokens
+from expcomp.evidence.redact import count_tokens, redact
 from expcomp.io.digest import PREFIX, sha256_expr
 from expcomp.tables._spec import SCHEMA_VERSION
 from expcomp.tables.envelope import ENVELOPE, HASH_EXCLUDE, QUALITY
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from expcomp.config import CompileOptions
     from expcomp.rows.context import Context
     from expcomp.rows.family import RowFamily
@@ -108,11 +110,12 @@ def _gated(frame: pl.DataFrame, family: Family, options: CompileOptions) -> tupl
         _n_hidden=pl.col("_n_hidden").fill_null(0),
     ).with_columns(_n_missing=pl.col("_cited") - pl.col("_found") - pl.col("_n_hidden"))
     gates = gate_exprs(family, options)
-    frame = _searched(frame, text_gate_exprs(family, options))
-    text_flags = {name: pl.col(f"_gate_{name}") for name in text_gate_exprs(family, options)}
+    searched = text_gate_exprs(family, options)
+    frame = _searched(frame, searched, pii=options.pii)
+    text_flags = {name: pl.col(f"_gate_{name}") for name in searched}
     rounds: list[dict[str, Any]] = []
     for number in range(1, options.max_rounds + 1):
-        reasons = pl.concat_list(pl.when(e).then(pl.lit(name)) for name, e in (gates | text_flags).items()).list.drop_nulls()
+        reasons = pl.concat_list(pl.when(e).then(pl.lit(name)) for name, e in {**gates, **text_flags}.items()).list.drop_nulls()
         frame = frame.with_columns(reject_reasons=reasons).with_columns(accepted=pl.col("reject_reasons").list.len() == 0)
         fixable = (pl.col("_n_missing") > 0) & (pl.col("_found") > 0)
         repairs = int(frame.select(fixable.sum()).item()) if number < options.max_rounds else 0
@@ -126,14 +129,17 @@ def _gated(frame: pl.DataFrame, family: Family, options: CompileOptions) -> tupl
     return frame.with_columns(evidence_ids=pl.col("_evidence_ids").fill_null([])), rounds
 
 
-def _searched(frame: pl.DataFrame, gates: dict[str, pl.Expr]) -> pl.DataFrame:
+def _searched(frame: pl.DataFrame, gates: Mapping[str, pl.Expr], *, pii: bool) -> pl.DataFrame:
     """Search for what redaction may have left; only in rows where it changed something, the others were clean before."""
     frame = frame.with_columns(_tokens=count_tokens("_text").cast(pl.Int32))
     at = frame.select((pl.col("_tokens") > 0).arg_true()).to_series()
     clean = pl.Series([False]).new_from_index(0, frame.height)
     if not at.len():
         return frame.with_columns(clean.alias(f"_gate_{name}") for name in gates)
-    found = frame.select(pl.col("_text").gather(at)).select(**gates)
+    changed = frame.select(pl.col("_text").gather(at))
+    _, hits = redact(changed, ["_text"], pii=pii)
+    # Redaction run again says quickly whether anything is left at all; which gate it is, is worth the search only then.
+    found = changed.select(**gates) if hits else pl.DataFrame({name: clean.head(at.len()) for name in gates})
     return frame.with_columns(clean.scatter(at, found[name]).alias(f"_gate_{name}") for name in gates)
 
 

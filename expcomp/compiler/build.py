@@ -85,7 +85,7 @@ def compile_paths(
             parts.mkdir()
             results = _run_shards(pool, shards, options, read, parts, progress)
             stages["rows"] = time.perf_counter() - clock
-            files = _publish_files(pool, results, found, staging, parts, progress)
+            files = _publish_files(pool, results, found, staging, parts, options.check, progress)
             stages["publish"] = time.perf_counter() - clock
         parts.rmdir()
         packages = list(dict.fromkeys(u.package_id for u in found.units))
@@ -123,7 +123,7 @@ def _run_shards(
 
 
 def _publish_files(
-    pool: Workers, results: Sequence[ShardResult], found: Found, staging: Path, parts: Path, progress: Progress
+    pool: Workers, results: Sequence[ShardResult], found: Found, staging: Path, parts: Path, check: str, progress: Progress
 ) -> list[dict[str, Any]]:
     """Merge the parts of each file, the largest first, and list what was written."""
     discovered = discovery_frame(found)
@@ -141,7 +141,7 @@ def _publish_files(
         own = tuple(r.parts[target] for r in results if target in r.parts)
         own = (*first, *own) if table == "diagnostics" else own
         weights[target] = sum((parts / p).stat().st_size for p in own)
-        jobs.append(MergeJob(target, table, own, os.fspath(staging), os.fspath(parts)))
+        jobs.append(MergeJob(target, table, own, os.fspath(staging), os.fspath(parts), check))
     jobs.sort(key=lambda j: (-weights[j.target], j.target))
     with progress.stage("publish", len(jobs)) as tick:
         entries = pool.map(merge, jobs, tick)

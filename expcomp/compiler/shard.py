@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from expcomp.config import CompileOptions
     from expcomp.sources._contract import ReadOptions, Unit
 
-SAMPLE = 500
 BINS = 10
 
 
@@ -96,7 +95,6 @@ def run_shard(job: ShardJob) -> ShardResult:
     result.diagnostics.update(frames["diagnostics"]["code"].to_list())
     result.attempts.update(frames["attempts"]["source_format"].to_list())
     for name, frame in frames.items():
-        _validated(name, frame, job)
         result.tables[name] += frame.height
         _part(result, folder, name if name == "diagnostics" else f"tables/{name}", frame)
     context = Context(frames)
@@ -104,7 +102,6 @@ def run_shard(job: ShardJob) -> ShardResult:
         rows = assemble(row_family, context, job.options)
         count_rows(result, name, rows)
         for where, frame in (("rows", rows.accepted), ("rejected", rows.rejected)):
-            _validated(name, frame, job)
             _part(result, folder, f"{where}/{name}", frame)
         if rows.lines.len():
             path = folder / f"lines.{name}.{job.index:05d}.jsonl"
@@ -115,20 +112,10 @@ def run_shard(job: ShardJob) -> ShardResult:
 
 def _part(result: ShardResult, folder: Path, key: str, frame: pl.DataFrame) -> None:
     if frame.height:
+        models.check_schema(Path(key).name, frame)
         path = folder / f"{key.replace('/', '.')}.{result.index:05d}.arrow"
         write_part(frame, path)
         result.parts[f"{key}.parquet"] = path.name
-
-
-def _validated(name: str, frame: pl.DataFrame, job: ShardJob) -> None:
-    """Pandera in full on the first shard and under check=full, on a seeded sample of later shards; always the schema."""
-    models.check_schema(name, frame)
-    if not frame.height or job.options.check == "off":
-        return
-    if job.index == 0 or job.options.check == "full":
-        models.validate(name, frame)
-    elif frame.height:
-        models.validate(name, frame.sample(min(SAMPLE, frame.height), seed=job.index))
 
 
 def count_rows(result: ShardResult, family: str, rows: FamilyRows) -> None:
