@@ -31,7 +31,14 @@ def demo(out: Out = Path("out/demo"), force: Force = True, as_json: Json = False
 
     Example: expcomp demo
     """
-    packages = next((p / "data" / "packages" for p in (Path.cwd(), *Path(__file__).resolve().parents) if (p / "data" / "packages").is_dir()), None)
+    packages = next(
+        (
+            p / "data" / "packages"
+            for p in (Path.cwd(), *Path(__file__).resolve().parents)
+            if (p / "data" / "packages").is_dir()
+        ),
+        None,
+    )
     if packages is None:
         msg = "demo needs data/packages of the repository; run it in a clone, or use `expcomp compile PATH --out OUT`"
         raise UsageError(msg)
@@ -39,15 +46,23 @@ def demo(out: Out = Path("out/demo"), force: Force = True, as_json: Json = False
 
 
 def compile_(
-    paths: Annotated[list[Path], typer.Argument(help="Packages, run folders, trace files, job folders.", show_default=False)],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Packages, run folders, trace files, job folders.", show_default=False)
+    ],
     out: Out,
-    format_: Annotated[str | None, typer.Option("--format", help="Read everything as this format; default: by content.")] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Read everything as this format; default: by content.")
+    ] = None,
     force: Force = False,
     workers: Workers = None,
-    pii: Annotated[bool, typer.Option("--pii", help="Redact e-mail addresses, phone numbers and IP addresses too.")] = False,
+    pii: Annotated[
+        bool, typer.Option("--pii", help="Redact e-mail addresses, phone numbers and IP addresses too.")
+    ] = False,
     margin: Annotated[float, typer.Option(help="Least score difference of a preference pair, 0..1.")] = 0.1,
     min_label_strength: Annotated[float, typer.Option(help="Weaker labels give no labelled row, 0..1.")] = 0.5,
-    allow_simulated: Annotated[bool, typer.Option("--allow-simulated", help="Keep rows judged by a stand-in reviewer.")] = False,
+    allow_simulated: Annotated[
+        bool, typer.Option("--allow-simulated", help="Keep rows judged by a stand-in reviewer.")
+    ] = False,
     max_text_chars: Annotated[int, typer.Option(help="Cut a step's text beyond this length, and flag it.")] = 65_536,
     max_rounds: Annotated[int, typer.Option(help="Repair rounds at the most.")] = 3,
     check: Annotated[str, typer.Option(help="Pandera validation: auto, full or off.")] = "auto",
@@ -75,7 +90,17 @@ def compile_(
         check=check,
     )
     read = ReadOptions(tools=tools, system=system, arm=arm)
-    report = _compile(paths, out, options=options, read=read, format=format_, force=force, processes=workers, as_json=as_json, quiet=quiet)
+    report = _compile(
+        paths,
+        out,
+        options=options,
+        read=read,
+        format=format_,
+        force=force,
+        processes=workers,
+        as_json=as_json,
+        quiet=quiet,
+    )
     skipped = report["diagnostics"].get("unreadable_package", 0) + report["diagnostics"].get("unreadable_file", 0)
     if skipped or (strict and report["diagnostics"]):
         raise typer.Exit(4)
@@ -104,7 +129,9 @@ def _compile(
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="Output folder of a compile.")], as_json: Json = False, quiet: Quiet = False
+    folder: Annotated[Path, typer.Argument(help="Output folder of a compile.")],
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Recompute every digest, row hash and count of an output folder.
 
@@ -115,10 +142,15 @@ def verify(
 
     found = check(folder)
     if as_json:
-        print(json_document({"ok": found.ok, "files": found.files, "rows": found.rows, "problems": found.problems}), end="")
+        print(
+            json_document({"ok": found.ok, "files": found.files, "rows": found.rows, "problems": found.problems}),
+            end="",
+        )
     elif not quiet:
         for line in found.problems:
             print(line)
-        print(f"{'verified' if found.ok else 'NOT verified'}: {found.files} files, {found.rows:,} rows, {len(found.problems)} problems")
+        print(
+            f"{'verified' if found.ok else 'NOT verified'}: {found.files} files, {found.rows:,} rows, {len(found.problems)} problems"
+        )
     if not found.ok:
         raise typer.Exit(1)

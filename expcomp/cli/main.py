@@ -11,7 +11,10 @@ from expcomp import __version__
 from expcomp.cli import compiling, looking, schema
 from expcomp.errors import ExpcompError
 
-EXIT_CODES = "Exit codes: 0 fine; 1 findings (a check the user asked for); 2 wrong usage or configuration; 3 unreadable input; 4 partial, something was skipped and the report says what."
+EXIT_CODES = (
+    "Exit codes: 0 fine; 1 findings (a check the user asked for); 2 wrong usage or configuration; 3 unreadable input; "
+    "4 partial, something was skipped and the report says what."
+)
 
 app = typer.Typer(
     name="expcomp",
@@ -32,7 +35,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Experience compiler."""
 

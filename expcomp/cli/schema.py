@@ -18,7 +18,10 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="schema")
 
 
-def export(folder: Annotated[Path, typer.Argument(help="Folder to write; files of an earlier export are replaced.")], as_json: Json = False) -> None:
+def export(
+    folder: Annotated[Path, typer.Argument(help="Folder to write; files of an earlier export are replaced.")],
+    as_json: Json = False,
+) -> None:
     """Write a JSON Schema, an Arrow schema and a Markdown dictionary for each table and family.
 
     Example: expcomp schema export schemas/

@@ -70,10 +70,17 @@ def _cut(frame: pl.DataFrame, family: Family, options: CompileOptions) -> pl.Dat
         return frame
     limit = options.max_text_chars
     over = [(pl.col(n).str.len_bytes() > limit) & (pl.col(n).str.len_chars() > limit) for n in family.texts]
-    lengths = [pl.col(n).str.len_chars().cast(pl.Int64).alias(f"{n}_chars") for n in family.texts if f"{n}_chars" in family.columns]
+    lengths = [
+        pl.col(n).str.len_chars().cast(pl.Int64).alias(f"{n}_chars")
+        for n in family.texts
+        if f"{n}_chars" in family.columns
+    ]
     return frame.with_columns(
         *lengths,
-        *(pl.when(pl.col(n).str.len_bytes() > limit).then(pl.col(n).str.head(limit)).otherwise(n).alias(n) for n in family.texts),
+        *(
+            pl.when(pl.col(n).str.len_bytes() > limit).then(pl.col(n).str.head(limit)).otherwise(n).alias(n)
+            for n in family.texts
+        ),
         truncated=pl.any_horizontal(o.fill_null(value=False) for o in over),
     )
 
@@ -82,9 +89,14 @@ def _placed(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     """Envelope facts of attempt and task, and the task's difficulty."""
     attempt = context.attempts.select("attempt_id", "attempt_kind", "trace_id")
     task = context.tasks.select("task_id", "domain", "subdomain", "workflow_family", "split").join(
-        context.task_stats.select("task_id", "difficulty", "learnability"), on="task_id", how="left", maintain_order="left"
+        context.task_stats.select("task_id", "difficulty", "learnability"),
+        on="task_id",
+        how="left",
+        maintain_order="left",
     )
-    return frame.join(attempt, on="attempt_id", how="left", maintain_order="left").join(task, on="task_id", how="left", maintain_order="left")
+    return frame.join(attempt, on="attempt_id", how="left", maintain_order="left").join(
+        task, on="task_id", how="left", maintain_order="left"
+    )
 
 
 def _identified(frame: pl.DataFrame, family: Family) -> pl.DataFrame:
@@ -115,8 +127,12 @@ def _gated(frame: pl.DataFrame, family: Family, options: CompileOptions) -> tupl
     text_flags = {name: pl.col(f"_gate_{name}") for name in searched}
     rounds: list[dict[str, Any]] = []
     for number in range(1, options.max_rounds + 1):
-        reasons = pl.concat_list(pl.when(e).then(pl.lit(name)) for name, e in {**gates, **text_flags}.items()).list.drop_nulls()
-        frame = frame.with_columns(reject_reasons=reasons).with_columns(accepted=pl.col("reject_reasons").list.len() == 0)
+        reasons = pl.concat_list(
+            pl.when(e).then(pl.lit(name)) for name, e in {**gates, **text_flags}.items()
+        ).list.drop_nulls()
+        frame = frame.with_columns(reject_reasons=reasons).with_columns(
+            accepted=pl.col("reject_reasons").list.len() == 0
+        )
         fixable = (pl.col("_n_missing") > 0) & (pl.col("_found") > 0)
         repairs = int(frame.select(fixable.sum()).item()) if number < options.max_rounds else 0
         rounds.append(_record(frame, number, repairs))
@@ -144,7 +160,11 @@ def _searched(frame: pl.DataFrame, gates: Mapping[str, pl.Expr], *, pii: bool) -
 
 
 def _record(frame: pl.DataFrame, number: int, repairs: int) -> dict[str, Any]:
-    by_reason = frame.select(pl.col("reject_reasons").list.explode(keep_nulls=False, empty_as_null=False)).to_series().value_counts(sort=False)
+    by_reason = (
+        frame.select(pl.col("reject_reasons").list.explode(keep_nulls=False, empty_as_null=False))
+        .to_series()
+        .value_counts(sort=False)
+    )
     counts = dict(sorted(zip(by_reason["reject_reasons"].to_list(), by_reason["count"].to_list(), strict=True)))
     accepted = int(frame["accepted"].sum())
     return {

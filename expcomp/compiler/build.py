@@ -114,7 +114,12 @@ def _apart(paths: Sequence[PathLike], out: Path) -> None:
 
 
 def _run_shards(
-    pool: Workers, shards: Sequence[tuple[Unit, ...]], options: CompileOptions, read: ReadOptions, parts: Path, progress: Progress
+    pool: Workers,
+    shards: Sequence[tuple[Unit, ...]],
+    options: CompileOptions,
+    read: ReadOptions,
+    parts: Path,
+    progress: Progress,
 ) -> list[ShardResult]:
     jobs = [ShardJob(i, units, options, read, os.fspath(parts)) for i, units in enumerate(shards)]
     sizes = [len(s) for s in shards]
@@ -123,7 +128,13 @@ def _run_shards(
 
 
 def _publish_files(
-    pool: Workers, results: Sequence[ShardResult], found: Found, staging: Path, parts: Path, check: str, progress: Progress
+    pool: Workers,
+    results: Sequence[ShardResult],
+    found: Found,
+    staging: Path,
+    parts: Path,
+    check: str,
+    progress: Progress,
 ) -> list[dict[str, Any]]:
     """Merge the parts of each file, the largest first, and list what was written."""
     discovered = discovery_frame(found)
@@ -149,12 +160,20 @@ def _publish_files(
 
 
 def _manifest(
-    options: CompileOptions, read: ReadOptions, format_name: str | None, results: Sequence[ShardResult], files: list[dict[str, Any]]
+    options: CompileOptions,
+    read: ReadOptions,
+    format_name: str | None,
+    results: Sequence[ShardResult],
+    files: list[dict[str, Any]],
 ) -> dict[str, Any]:
     import polars as pl
 
     fingerprint = hashlib.sha256("".join(r.fingerprint for r in results).encode()).hexdigest()
-    supplied = {n: getattr(read, n) for n in ("tools", "system", "arm", "task_id", "trial", "score_scale") if getattr(read, n) is not None}
+    supplied = {
+        n: getattr(read, n)
+        for n in ("tools", "system", "arm", "task_id", "trial", "score_scale")
+        if getattr(read, n) is not None
+    }
     return {
         "expcomp": __version__,
         "polars": pl.__version__,

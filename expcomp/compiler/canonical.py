@@ -38,7 +38,7 @@ def _reorder(expr: pl.Expr, dtype: pl.DataType) -> pl.Expr:
         return expr.list.eval(_reorder(pl.element(), dtype.inner))  # type: ignore[arg-type]
     if isinstance(dtype, pl.Struct):
         fields = sorted(dtype.fields, key=lambda f: f.name)
-        built = pl.struct(**{f.name: _reorder(expr.struct.field(f.name), f.dtype) for f in fields})  # type: ignore[arg-type]
+        built = pl.struct(_reorder(expr.struct.field(f.name), f.dtype).alias(f.name) for f in fields)  # type: ignore[arg-type]
         return pl.when(expr.is_not_null()).then(built)
     return expr
 
@@ -79,5 +79,7 @@ def json_lines(frame: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
     if not at.len():
         return text
     # Exponents are spelt 1e-5 here and 1e-05 by Python; the few rows that hold one are written by Python.
-    fixed = [json.dumps(json.loads(t), sort_keys=True, separators=(",", ":"), ensure_ascii=False) for t in text.gather(at)]
+    fixed = [
+        json.dumps(json.loads(t), sort_keys=True, separators=(",", ":"), ensure_ascii=False) for t in text.gather(at)
+    ]
     return text.scatter(at, fixed)

@@ -120,7 +120,6 @@ def compile(ts: TraceSet, *, options: CompileOptions | None = None) -> Compilati
         accepted[name], rejected[name] = rows.accepted, rows.rejected
     packages = ts.packages or tuple(dict.fromkeys(frames["attempts"]["package_id"].to_list()))
 
-
     return Compilation(Rows(accepted), Rows(rejected), frames, build_report([result], packages, Counter()))
 
 

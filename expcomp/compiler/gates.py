@@ -85,7 +85,11 @@ def _residual(kind: str) -> Make:
 
 
 GATES: tuple[Gate, ...] = (
-    Gate("unreadable_source", "the file that should hold the row's source cannot be read", lambda _, __: pl.col("_unreadable")),
+    Gate(
+        "unreadable_source",
+        "the file that should hold the row's source cannot be read",
+        lambda _, __: pl.col("_unreadable"),
+    ),
     Gate("missing_input", "nothing to start from", _missing("input")),
     Gate("missing_target", "nothing to learn", _missing("target")),
     Gate("empty_text", "a text that has to say something is empty", _empty),
@@ -100,18 +104,33 @@ GATES: tuple[Gate, ...] = (
         "the label is weaker than min_label_strength",
         lambda f, o: (pl.col("_label_strength") < o.min_label_strength) if f.gated_label else None,
     ),
-    Gate("attempt_failed", "the attempt did not pass", lambda f, _: ~pl.col("_passed") if f.name == "training_example" else None),
+    Gate(
+        "attempt_failed",
+        "the attempt did not pass",
+        lambda f, _: ~pl.col("_passed") if f.name == "training_example" else None,
+    ),
     Gate(
         "verdict_unknown",
         "the attempt has a score but no verdict",
-        lambda f, _: (pl.col("_passed").is_null() & pl.col("_issue").is_null()) if f.name == "training_example" else None,
+        lambda f, _: (
+            (pl.col("_passed").is_null() & pl.col("_issue").is_null()) if f.name == "training_example" else None
+        ),
     ),
     Gate("tie_or_small_margin", "the two sides are closer than the margin", lambda _, o: pl.col("_margin") < o.margin),
     Gate("single_attempt", "a group needs two usable attempts", lambda _, __: pl.col("_group_n") < 2),
     Gate("zero_variance_group", "all rewards of the group are equal", lambda _, __: pl.col("_group_std") == 0),
-    Gate("several_contexts", "the conversation was compacted; it is no single prompt and answer", lambda _, __: pl.col("_contexts") > 1),
+    Gate(
+        "several_contexts",
+        "the conversation was compacted; it is no single prompt and answer",
+        lambda _, __: pl.col("_contexts") > 1,
+    ),
     Gate("no_evidence", "the row cites no file", lambda _, __: pl.col("_n_refs").fill_null(0) == 0),
-    Gate("unresolved_ref", "a ref of this row names no file", lambda _, __: pl.col("_n_missing") > 0, "drop_unresolved_ref"),
+    Gate(
+        "unresolved_ref",
+        "a ref of this row names no file",
+        lambda _, __: pl.col("_n_missing") > 0,
+        "drop_unresolved_ref",
+    ),
     Gate("hidden_evidence", "the row rests on a hidden file", lambda _, __: pl.col("_n_hidden") > 0),
     Gate("duplicate_exact", "an exact copy of an earlier row of the package", lambda _, __: pl.col("_duplicate")),
     Gate(
@@ -119,7 +138,11 @@ GATES: tuple[Gate, ...] = (
         "the judgement comes from a stand-in reviewer",
         lambda _, o: None if o.allow_simulated else pl.col("_simulated"),
     ),
-    Gate("too_long", "the content is larger than max_row_bytes", lambda _, o: pl.col("_text").str.len_bytes() > o.max_row_bytes),
+    Gate(
+        "too_long",
+        "the content is larger than max_row_bytes",
+        lambda _, o: pl.col("_text").str.len_bytes() > o.max_row_bytes,
+    ),
     Gate("secret_after_redaction", "text still holds a secret", _residual("secret"), "redact_residual"),
     Gate("private_path_after_redaction", "text still holds a private path", _residual("path"), "redact_residual"),
     Gate("pii_after_redaction", "text still holds personal data", _residual("pii"), "redact_residual"),

@@ -14,7 +14,6 @@ from expcomp.io.sinks import join_lines, join_parquet
 from expcomp.tables import models
 from expcomp.tables.digests import rules_digest, schema_digest
 
-
 SAMPLE = 500
 """Rows of each later part that are validated."""
 
@@ -42,7 +41,10 @@ def merge(job: MergeJob) -> dict[str, Any]:
         table = models.table(job.table)
         _validate(job.table, parts, job.check)
         digests = {"schema_digest": schema_digest(table), "rules_digest": rules_digest(table)}
-        meta = {f"expcomp.{k}": v for k, v in digests.items()} | {"expcomp.table": job.table, "expcomp.version": __version__}
+        meta = {f"expcomp.{k}": v for k, v in digests.items()} | {
+            "expcomp.table": job.table,
+            "expcomp.version": __version__,
+        }
         rows = join_parquet(parts, out, table.schema, meta)
         entry |= digests
     for part in parts:

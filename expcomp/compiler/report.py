@@ -23,7 +23,7 @@ def build_report(results: Sequence[ShardResult], packages: Iterable[str], discov
     """
     generated, accepted = _sum(r.generated for r in results), _sum(r.accepted for r in results)
     reasons, by_package = _sum(r.reasons for r in results), _sum(r.by_package for r in results)
-    families = {}
+    families: dict[str, dict[str, Any]] = {}
     for name in ROW_FAMILIES:
         own = {reason: n for (family, reason), n in sorted(reasons.items()) if family == name}
         families[name] = {
@@ -36,7 +36,7 @@ def build_report(results: Sequence[ShardResult], packages: Iterable[str], discov
     for package in packages:
         yes, no = by_package[package, "accepted"], by_package[package, "rejected"]
         books[package] = {"generated": yes + no, "accepted": yes, "rejected": no}
-    total = {k: sum(f[k] for f in families.values()) for k in ("generated", "accepted", "rejected")}
+    total = {k: sum(int(f[k]) for f in families.values()) for k in ("generated", "accepted", "rejected")}
     if total != {k: sum(b[k] for b in books.values()) for k in total}:
         msg = f"the books do not balance: families say {total}, packages another sum; nothing was published"
         raise InternalError(msg)

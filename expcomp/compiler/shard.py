@@ -119,6 +119,7 @@ def _part(result: ShardResult, folder: Path, key: str, frame: pl.DataFrame) -> N
 
 
 def count_rows(result: ShardResult, family: str, rows: FamilyRows) -> None:
+    """Add the counts of one family's rows."""
     result.accepted[family] += rows.accepted.height
     result.generated[family] += rows.accepted.height + rows.rejected.height
     if rows.rounds:
@@ -149,7 +150,10 @@ def _histogram(values: pl.Series) -> list[int]:
 def _fingerprint(frames: Mapping[str, pl.DataFrame]) -> str:
     """Digest over what was read: refs with the digests of their bytes, attempts with the digests of their files."""
     h = hashlib.sha256()
-    for name, columns in (("evidence", ("package_id", "ref", "sha256")), ("attempts", ("package_id", "attempt_id", "source_digest"))):
+    for name, columns in (
+        ("evidence", ("package_id", "ref", "sha256")),
+        ("attempts", ("package_id", "attempt_id", "source_digest")),
+    ):
         text = frames[name].select(pl.concat_str(pl.col(c).fill_null("") for c in columns))
         h.update("\n".join(text.to_series().to_list()).encode())
     return h.hexdigest()

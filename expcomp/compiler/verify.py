@@ -125,12 +125,16 @@ def _family(root: Path, family: str, exclude: set[str], found: Verification) -> 
         try:
             rows = pl.read_parquet(path)
             models.check_schema(family, rows)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with the file is a finding
-            found.problems.append(f"{where}/{family}.parquet: cannot be read ({error.__class__.__name__}: {str(error).splitlines()[0][:160]})")
+        except Exception as error:
+            found.problems.append(
+                f"{where}/{family}.parquet: cannot be read ({error.__class__.__name__}: {str(error).splitlines()[0][:160]})"
+            )
             continue
         content = [c for c in rows.columns if c not in exclude and c != "content_hash"]
         wrong = _wrong_hashes(rows, content)
-        found.problems += [f"{where}/{family}.parquet: content_hash of row {i} is not the digest of its content" for i in wrong[:3]]
+        found.problems += [
+            f"{where}/{family}.parquet: content_hash of row {i} is not the digest of its content" for i in wrong[:3]
+        ]
         bad = rows.filter(pl.col("accepted") != (verdict == "accepted")).height
         if bad:
             found.problems.append(f"{where}/{family}.parquet: {bad} rows with another verdict")
@@ -158,7 +162,7 @@ def _twin(root: Path, family: str, rows: pl.DataFrame, found: Verification) -> N
         return
     number, h = 0, hashlib.sha256()
     with path.open("rb") as handle:
-        for number, line in enumerate(handle, 1):  # noqa: B007 - the last number is the count
+        for number, line in enumerate(handle, 1):
             try:
                 row = json.loads(line)
                 h.update(f"{row['row_id']}{row['content_hash']}".encode())
@@ -176,11 +180,14 @@ def _books(report: dict[str, Any], counts: dict[str, dict[str, Counter[str]]], f
         want = {k: c[k].total() for k in ("accepted", "rejected")}
         have = families.get(family, {})
         if {k: have.get(k) for k in want} != want or have.get("generated") != sum(want.values()):
-            found.problems.append(f"report.json: family {family} says {have.get('generated')} = {have.get('accepted')} + {have.get('rejected')}, files hold {want}")
+            said = f"{have.get('generated')} = {have.get('accepted')} + {have.get('rejected')}"
+            found.problems.append(f"report.json: family {family} says {said}, files hold {want}")
     for verdict in ("accepted", "rejected"):
         total: Counter[str] = Counter()
         for c in counts.values():
             total.update(c[verdict])
         for package in sorted(set(total) | set(packages)):
             if packages.get(package, {}).get(verdict) != total[package]:
-                found.problems.append(f"report.json: package {package} says {packages.get(package, {}).get(verdict)} {verdict}, files hold {total[package]}")
+                found.problems.append(
+                    f"report.json: package {package} says {packages.get(package, {}).get(verdict)} {verdict}, files hold {total[package]}"
+                )

@@ -144,7 +144,9 @@ def _patch_struct(column: pl.Series, active: Sequence[RedactionRule], counts: di
         return None
     rows = pl.concat([patch.rows for patch in patches.values()]).unique().sort()
     whole = {name: _apply(field, patches[name]) if name in patches else field for name, field in fields.items()}
-    return _Patch(rows, pl.DataFrame({name: field.gather(rows) for name, field in whole.items()}).to_struct(column.name))
+    return _Patch(
+        rows, pl.DataFrame({name: field.gather(rows) for name, field in whole.items()}).to_struct(column.name)
+    )
 
 
 def _apply(column: pl.Series, patch: _Patch) -> pl.Series:
@@ -152,6 +154,4 @@ def _apply(column: pl.Series, patch: _Patch) -> pl.Series:
     where = pl.int_range(column.len(), dtype=pl.UInt32, eager=True).scatter(
         patch.rows, pl.int_range(column.len(), column.len() + patch.rows.len(), dtype=pl.UInt32, eager=True)
     )
-    return pl.concat(
-        [column, patch.values.cast(column.dtype).alias(column.name)]
-    ).gather(where)
+    return pl.concat([column, patch.values.cast(column.dtype).alias(column.name)]).gather(where)

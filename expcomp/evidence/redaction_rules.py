@@ -60,7 +60,9 @@ def _mixed(least: int, chars: str = "A-Za-z0-9+/_=-", letters: str = "A-Za-z+/_=
 
 
 # Names whose value is a secret. A name may have any prefix; it ends with one of these.
-_KEY_WORDS = "api access secret auth private encryption signing account master shared subscription storage client".split()
+_KEY_WORDS = (
+    "api access secret auth private encryption signing account master shared subscription storage client".split()
+)
 _PASS = r"(?:pass(?:word|wd|phrase|code)|pwd|pswd)"
 _TOKEN = rf"(?:token|secret|(?:{'|'.join(_KEY_WORDS)})[_-]?key(?:[_-]?base)?|credentials?)"
 _ANY_KEY = r"(?:[_-]key|[\"']key|auth|credentials?|signature|cookie|session)"
@@ -72,14 +74,18 @@ _STOP = r"($|\.?[\s\"'`\\,;&<>)}\]|]|\.$)"
 _BARE = r"[^\s\"'`\\,;&<>(){}\[\]|]"  # a value without quotes
 _BARE_PLAIN = r"[A-Za-z\x{80}-\x{10FFFF}_.:=/]"
 _BARE_SPECIAL = r"[^A-Za-z\x{80}-\x{10FFFF}_.:=/\s\"'`\\,;&<>(){}\[\]|]"
-_BARE_FIRST = r"[^A-Za-z\x{80}-\x{10FFFF}_.:=/\s\"'`\\,;&<>(){}\[\]|$*%~@-]"  # `$x`, `%s`, `***`, `@file` are not secrets
+_BARE_FIRST = (
+    r"[^A-Za-z\x{80}-\x{10FFFF}_.:=/\s\"'`\\,;&<>(){}\[\]|$*%~@-]"  # `$x`, `%s`, `***`, `@file` are not secrets
+)
 _BARE_PASSWORD = (
     rf"(?:{_BARE_FIRST}{_BARE}{{5,}}|[A-Za-z\x{{80}}-\x{{10FFFF}}_](?:"
     + "|".join(rf"{_BARE_PLAIN}{{{i}}}{_BARE_SPECIAL}{_BARE}{{{4 - i},}}" for i in range(4))
     + rf"|{_BARE_PLAIN}{{4,}}{_BARE_SPECIAL}{_BARE}*))"
 )
 _MIXED_CASE = r"(?:[A-Za-z]*(?:[a-z][A-Z]|[A-Z][a-z])[A-Za-z]*)"
-_ENTROPIC = rf"[A-Za-z0-9+/_=-]{{8,}}?{_MIXED_CASE}(?:[0-9+/_=-]+[A-Za-z0-9+/_=-]*?{_MIXED_CASE}){{2}}[A-Za-z0-9+/_=-]{{4,}}"
+_ENTROPIC = (
+    rf"[A-Za-z0-9+/_=-]{{8,}}?{_MIXED_CASE}(?:[0-9+/_=-]+[A-Za-z0-9+/_=-]*?{_MIXED_CASE}){{2}}[A-Za-z0-9+/_=-]{{4,}}"
+)
 
 
 # Escapes inside a quoted value, by the number of backslashes before the quotes around it.
@@ -238,7 +244,9 @@ SECRET_RULES: tuple[RedactionRule, ...] = (
 _CHAR = r"(?:[^\s\"'`<>|;,:\\()\[\]{}?&\x00-\x1f]|\\{1,2} |\([^\s\"'`()\\<>]*\)|\[[^\s\"'`\[\]\\<>]*\])"
 _LAST = r"(?:[^\s\"'`<>|;,:\\()\[\]{}?&\x00-\x1f.!…]|\([^\s\"'`()\\<>]*\)|\[[^\s\"'`\[\]\\<>]*\])"
 _KEPT = rf"/(?:attempts|packages)/{_CHAR}*{_LAST}"
-_WORD = r"(?:[^\s\"'`<>|;,:\\&$=?.]|\.[^\s\"'`<>|;,:\\&$=?.]*/)+"  # a word of a spaced path: no extension before the end
+_WORD = (
+    r"(?:[^\s\"'`<>|;,:\\&$=?.]|\.[^\s\"'`<>|;,:\\&$=?.]*/)+"  # a word of a spaced path: no extension before the end
+)
 _ENDING = r"(?:[^\s\"'`<>|;,:\\&$=?]*(?:/|\.[A-Za-z0-9])[^\s\"'`<>|;,:\\&$=?]*)"
 _SPACED = rf"{_WORD} (?:{_WORD} )*{_ENDING}|{_WORD} [A-Z0-9(]{_WORD}"
 _QUOTE = r"(\\{0,4}[\"'`])"
@@ -292,7 +300,9 @@ def _drive_rules() -> tuple[RedactionRule, ...]:
     return (
         RedactionRule("drive", "path", ":/[^/]", rf"{start}{slashed}", "${1}<path:drive>"),
         RedactionRule("drive", "path", r":\\[^\s\"']", rf"{start}[A-Za-z]:\\(?:{drive})", "${1}<path:drive>"),
-        RedactionRule("unc", "path", r"\\\\[A-Za-z0-9][A-Za-z0-9._-]+\\", rf"{share_start}\\\\(?:{share})", "${1}<path:unc>"),
+        RedactionRule(
+            "unc", "path", r"\\\\[A-Za-z0-9][A-Za-z0-9._-]+\\", rf"{share_start}\\\\(?:{share})", "${1}<path:unc>"
+        ),
     )
 
 
@@ -305,7 +315,7 @@ PII_RULES: tuple[RedactionRule, ...] = (
     RedactionRule(
         "email",
         "pii",
-        "@[A-Za-z0-9-]+\.",
+        r"@[A-Za-z0-9-]+\.",
         rf"(^|{_ESC}|[^A-Za-z0-9._%+\\-])[A-Za-z0-9._%+-]+@(?:[A-Za-z0-9-]+\.)+[A-Za-z]{{2,24}}",
         "${1}<pii:email>",
         optional=True,

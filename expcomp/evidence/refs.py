@@ -54,7 +54,13 @@ def ref_problem(column: str) -> pl.Expr:
 
 def normalise_ref(column: str) -> pl.Expr:
     """The ref in its one spelling; null where the text is no ref."""
-    text = _turned(column).str.replace_all(r"/(?:\./)+", "/").str.replace_all(r"/{2,}", "/").str.replace(r"^(?:\./)+", "").str.strip_suffix("/")
+    text = (
+        _turned(column)
+        .str.replace_all(r"/(?:\./)+", "/")
+        .str.replace_all(r"/{2,}", "/")
+        .str.replace(r"^(?:\./)+", "")
+        .str.strip_suffix("/")
+    )
     return pl.when(ref_problem(column).is_null()).then(text)
 
 
@@ -88,7 +94,10 @@ def visibility_of(column: str) -> pl.Expr:
 
 def kind_of(column: str) -> pl.Expr:
     """Evidence kind, by path."""
-    return pl.coalesce(*(pl.when(pl.col(column).str.contains(pattern)).then(pl.lit(kind)) for kind, pattern in KINDS), pl.lit("package_file"))
+    return pl.coalesce(
+        *(pl.when(pl.col(column).str.contains(pattern)).then(pl.lit(kind)) for kind, pattern in KINDS),
+        pl.lit("package_file"),
+    )
 
 
 def evidence_id(ref: str) -> str:

@@ -47,7 +47,11 @@ def join_parquet(parts: Sequence[Path], out: Path, schema: pl.Schema, metadata: 
     """
     if not parts:
         pl.DataFrame(schema=schema).write_parquet(
-            out, compression="zstd", compression_level=COMPRESSION_LEVEL, row_group_size=ROW_GROUP, metadata=dict(metadata)
+            out,
+            compression="zstd",
+            compression_level=COMPRESSION_LEVEL,
+            row_group_size=ROW_GROUP,
+            metadata=dict(metadata),
         )
         return 0
     pl.scan_ipc(list(parts)).sink_parquet(

@@ -38,33 +38,33 @@ def training_example(c: Context) -> pl.DataFrame:
     """Conversations of every root attempt and context, and one instruction-to-deliverable row for each text it handed over."""
     base = c.attempts.filter("is_root")
     tools = pl.coalesce("task_tools", pl.lit(None, dtype=pl.String))
-    talk = (
-        base.join(c.chats, on="attempt_id", how="inner", maintain_order="left")
-        .select(
-            *_SCORES,
-            refs("trace_ref", "grade_ref"),
-            "messages",
-            "passed",
-            example_kind=pl.lit("conversation"),
-            tools=tools,
-            score=pl.when("usable").then("score_norm"),
-            n_messages="n_messages",
-            n_tool_calls=pl.col("n_calls").cast(pl.Int32),
-            _passed="passed",
-            _discriminator=pl.format("context_{}", "context_id"),
-        )
+    talk = base.join(c.chats, on="attempt_id", how="inner", maintain_order="left").select(
+        *_SCORES,
+        refs("trace_ref", "grade_ref"),
+        "messages",
+        "passed",
+        example_kind=pl.lit("conversation"),
+        tools=tools,
+        score=pl.when("usable").then("score_norm"),
+        n_messages="n_messages",
+        n_tool_calls=pl.col("n_calls").cast(pl.Int32),
+        _passed="passed",
+        _discriminator=pl.format("context_{}", "context_id"),
     )
     files = c.tables["artifacts"].filter(pl.col("content").is_not_null() & (pl.col("kind") == "file"))
     name = pl.col("uri").str.split("/").list.last()
     given = (
-        base.join(files.select("attempt_id", "uri", "content"), on="attempt_id", how="inner", maintain_order="left_right")
+        base.join(
+            files.select("attempt_id", "uri", "content"), on="attempt_id", how="inner", maintain_order="left_right"
+        )
         .filter(pl.col("instruction").is_not_null())
         .select(
             *_SCORES,
             refs("task_source_ref", "grade_ref", "uri"),
             "passed",
             messages=pl.concat_list(
-                message("user", pl.concat_str("instruction", pl.lit("\n\n"), name), trainable=False), message("assistant", pl.col("content"), trainable=True)
+                message("user", pl.concat_str("instruction", pl.lit("\n\n"), name), trainable=False),
+                message("assistant", pl.col("content"), trainable=True),
             ).cast(CHAT),
             example_kind=pl.lit("deliverable"),
             tools=pl.lit(None, dtype=pl.String),

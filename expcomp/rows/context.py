@@ -40,7 +40,14 @@ class Context:
     def attempts(self) -> pl.DataFrame:
         """Attempts with their task's facts and the strength of their label; in order of package and attempt."""
         task = self.tasks.select(
-            "task_id", "domain", "subdomain", "workflow_family", "split", "instruction", task_tools="tools", task_source_ref="source_ref"
+            "task_id",
+            "domain",
+            "subdomain",
+            "workflow_family",
+            "split",
+            "instruction",
+            task_tools="tools",
+            task_source_ref="source_ref",
         )
         return (
             self.tables["attempts"]
@@ -84,10 +91,14 @@ class Context:
             .sort("package_id", "started_at", "attempt_kind", maintain_order=True, nulls_last=True)
             .select("attempt_id", by_time=pl.col("attempt_id").shift(-1).over("package_id"))
         )
-        loop = self.tables["loops"].filter(pl.col("attempt_id").is_not_null()).unique("attempt_id", keep="first", maintain_order=True)
-        return order.join(loop.select("attempt_id", by_loop="next_attempt_id"), on="attempt_id", how="left", maintain_order="left").select(
-            "attempt_id", next_attempt_id=pl.coalesce("by_loop", "by_time")
+        loop = (
+            self.tables["loops"]
+            .filter(pl.col("attempt_id").is_not_null())
+            .unique("attempt_id", keep="first", maintain_order=True)
         )
+        return order.join(
+            loop.select("attempt_id", by_loop="next_attempt_id"), on="attempt_id", how="left", maintain_order="left"
+        ).select("attempt_id", next_attempt_id=pl.coalesce("by_loop", "by_time"))
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
     @cached_property
@@ -103,12 +114,16 @@ class Context:
         own = ~recorded.fill_null(value=False)
         if steps.select(own.any()).item():
             call_text = pl.col("tool_calls").list.eval(
-                pl.struct(name=pl.element().struct.field("name"), arguments=pl.element().struct.field("arguments")).struct.json_encode()
+                pl.struct(
+                    name=pl.element().struct.field("name"), arguments=pl.element().struct.field("arguments")
+                ).struct.json_encode()
             )
             result_text = pl.col("observations").list.eval(
-                pl.struct(call_id=pl.element().struct.field("call_id"), content=pl.element().struct.field("content")).struct.json_encode()
+                pl.struct(
+                    call_id=pl.element().struct.field("call_id"), content=pl.element().struct.field("content")
+                ).struct.json_encode()
             )
-            action = (
+            action: pl.Expr = (
                 pl.when(recorded)
                 .then("input")
                 .when(calls == 1)
@@ -118,7 +133,7 @@ class Context:
                 .otherwise("content")
             )
             answered = pl.col("next_source").is_in(["user", "simulator"]) & (calls == 0)
-            response = (
+            response: pl.Expr = (
                 pl.when(recorded)
                 .then("output")
                 .when(came == 1)
@@ -128,7 +143,7 @@ class Context:
                 .when(answered)
                 .then("next_content")
             )
-            source = pl.when((came > 0) | recorded).then(pl.lit("tool")).when(answered).then(pl.lit("user"))
+            source: pl.Expr = pl.when((came > 0) | recorded).then(pl.lit("tool")).when(answered).then(pl.lit("user"))
         else:
             action, response, source = pl.col("input"), pl.col("output"), pl.lit("tool")
         steps = (
@@ -141,10 +156,18 @@ class Context:
                 response_source=pl.when(pl.col("response").is_not_null()).then(source),
                 row=pl.int_range(pl.len(), dtype=pl.UInt32),
                 is_error=pl.col("outcome").is_in(["failed", "blocked"]).fill_null(value=False)
-                | pl.col("observations").list.eval(pl.element().struct.field("is_error")).list.any().fill_null(value=False) & own,
+                | pl.col("observations")
+                .list.eval(pl.element().struct.field("is_error"))
+                .list.any()
+                .fill_null(value=False)
+                & own,
             )
         )
-        refs = steps.select("row", "package_id", _refs=pl.concat_list(pl.concat_list("trace_ref").list.drop_nulls(), pl.col("refs").fill_null([])))
+        refs = steps.select(
+            "row",
+            "package_id",
+            _refs=pl.concat_list(pl.concat_list("trace_ref").list.drop_nulls(), pl.col("refs").fill_null([])),
+        )
         return steps.hstack(self.cite(refs).drop("row", "package_id"))
 
     @cached_property
@@ -156,16 +179,22 @@ class Context:
     @cached_property
     def messages(self) -> pl.DataFrame:
         """Main-branch messages as chat structs, with a signature that tells equal ones."""
-        step = self.tables["steps"].select("attempt_id", "step_index", "trainable", copied=pl.col("is_copied_context").fill_null(value=False))
+        step = self.tables["steps"].select(
+            "attempt_id", "step_index", "trainable", copied=pl.col("is_copied_context").fill_null(value=False)
+        )
         frame = (
             self.tables["messages"]
             .filter(pl.col("branch").fill_null(0) == 0)
             .join(step, on=["attempt_id", "step_index"], how="left", maintain_order="left")
         )
-        own = (pl.col("role") == "assistant") & (pl.col("origin") == "model") & pl.col("trainable").fill_null(value=False)
+        own = (
+            (pl.col("role") == "assistant") & (pl.col("origin") == "model") & pl.col("trainable").fill_null(value=False)
+        )
         calls = pl.col("tool_calls").list.eval(
             pl.struct(
-                id=pl.element().struct.field("id"), name=pl.element().struct.field("name"), arguments=pl.element().struct.field("arguments")
+                id=pl.element().struct.field("id"),
+                name=pl.element().struct.field("name"),
+                arguments=pl.element().struct.field("arguments"),
             )
         )
         message = pl.struct(
@@ -178,9 +207,16 @@ class Context:
             trainable=own & ~pl.col("copied").fill_null(value=False),
         ).cast(MESSAGE)
         call_names = pl.col("tool_calls").list.eval(
-            pl.concat_str(pl.element().struct.field("name"), pl.element().struct.field("arguments"), separator="\x1f", ignore_nulls=True)
+            pl.concat_str(
+                pl.element().struct.field("name"),
+                pl.element().struct.field("arguments"),
+                separator="\x1f",
+                ignore_nulls=True,
+            )
         )
-        signature = pl.concat_str(pl.col("role").cast(pl.String), "content", call_names.list.join("\x1e"), separator="\x1d", ignore_nulls=True)
+        signature = pl.concat_str(
+            pl.col("role").cast(pl.String), "content", call_names.list.join("\x1e"), separator="\x1d", ignore_nulls=True
+        )
         return frame.select(
             "attempt_id",
             "message_index",
@@ -232,7 +268,13 @@ class Context:
             frame.select("package_id", "_refs", cite_row=pl.int_range(pl.len(), dtype=pl.UInt32))
             .explode("_refs", empty_as_null=False)
             .unique(["cite_row", "_refs"], keep="first", maintain_order=True)
-            .join(self.evidence, left_on=["package_id", "_refs"], right_on=["package_id", "ref"], how="inner", maintain_order="left")
+            .join(
+                self.evidence,
+                left_on=["package_id", "_refs"],
+                right_on=["package_id", "ref"],
+                how="inner",
+                maintain_order="left",
+            )
             .group_by("cite_row", maintain_order=True)
             .agg(
                 _evidence_ids=pl.col("evidence_id"),

@@ -24,7 +24,7 @@ ISSUES = ("label_missing", "label_not_run", "score_not_finite", "score_out_of_sc
 
 
 def strength(kind: str = "grade_kind", reliability: str = "reliability") -> pl.Expr:
-    """Label strength of a grade: 1 verified, 0.75 graded, 0.5 model judge alone, 0.25 heuristic, 0 simulated or not run; null without one."""
+    """Label strength of a grade by the table above; null without a grade."""
     exprs = []
     for k, r, value in STRENGTH:
         hit = pl.lit(value=True)

@@ -42,7 +42,10 @@ LOOPS: tuple[LoopFamily, ...] = (
         "loop_review_row",
         ("review_packet",),
         {
-            **{n: ("review_packet", n, S) for n in ("mode", "current_goal", "current_attempt_summary", "rubric_status", "verifier_status")},
+            **{
+                n: ("review_packet", n, S)
+                for n in ("mode", "current_goal", "current_attempt_summary", "rubric_status", "verifier_status")
+            },
             **{n: ("review_packet", n, L) for n in ("known_failures", "missing_outputs", "recommended_review_focus")},
             "changed_summary": ("diff_report", "changed_summary", S),
         },
@@ -66,7 +69,10 @@ LOOPS: tuple[LoopFamily, ...] = (
         ("loop_decision",),
         {
             "current_attempt_summary": ("review_packet", "current_attempt_summary", S),
-            **{n: ("loop_decision", n, S) for n in ("decision", "verdict", "stop_condition", "termination_reason", "training_value_notes")},
+            **{
+                n: ("loop_decision", n, S)
+                for n in ("decision", "verdict", "stop_condition", "termination_reason", "training_value_notes")
+            },
             "score": ("loop_decision", "score", F),
             "continue_loop": ("loop_decision", "continue_loop", B),
         },
@@ -111,10 +117,18 @@ def loop_rows(spec: LoopFamily, c: Context) -> pl.DataFrame:
     used = tuple(dict.fromkeys((*spec.documents, *(d for d, _, _ in spec.take.values()))))
     loops = c.tables["loops"].with_columns(
         # What the next iteration added is what this repair changed.
-        changed_refs=pl.col("diff_report").shift(-1).over("package_id").str.json_decode(pl.Struct({"added_refs": L})).struct.field("added_refs")
+        changed_refs=pl.col("diff_report")
+        .shift(-1)
+        .over("package_id")
+        .str.json_decode(pl.Struct({"added_refs": L}))
+        .struct.field("added_refs")
     )
     rows = loops.filter(pl.all_horizontal(pl.col(d).is_not_null() for d in spec.documents))
-    dtypes = {d: pl.Struct({f: t for doc, f, t in spec.take.values() if doc == d}) for d in used if any(doc == d for doc, _, _ in spec.take.values())}
+    dtypes = {
+        d: pl.Struct({f: t for doc, f, t in spec.take.values() if doc == d})
+        for d in used
+        if any(doc == d for doc, _, _ in spec.take.values())
+    }
     rows = rows.with_columns(pl.col(d).str.json_decode(t).alias(f"_{d}") for d, t in dtypes.items())
     task = c.attempts.select("attempt_id", "task_id")
     return rows.join(task, on="attempt_id", how="left", maintain_order="left").select(
@@ -133,4 +147,6 @@ def loop_rows(spec: LoopFamily, c: Context) -> pl.DataFrame:
     )
 
 
-LOOP_FAMILIES: tuple[RowFamily, ...] = tuple(RowFamily(BY_NAME[s.name], ("loops", "attempts"), partial(loop_rows, s)) for s in LOOPS)
+LOOP_FAMILIES: tuple[RowFamily, ...] = tuple(
+    RowFamily(BY_NAME[s.name], ("loops", "attempts"), partial(loop_rows, s)) for s in LOOPS
+)

@@ -24,7 +24,12 @@ def shared_prefix(c: Context, members: pl.DataFrame) -> pl.DataFrame:
         Columns `group` and `n_shared`, one line for each group that has messages.
     """
     size = members.group_by("group", maintain_order=True).agg(n=pl.len())
-    lines = members.join(c.messages.select("attempt_id", "message_index", "signature"), on="attempt_id", how="inner", maintain_order="left_right")
+    lines = members.join(
+        c.messages.select("attempt_id", "message_index", "signature"),
+        on="attempt_id",
+        how="inner",
+        maintain_order="left_right",
+    )
     at = (
         lines.with_columns(position=pl.int_range(pl.len()).over("group", "attempt_id"))
         .group_by("group", "position", maintain_order=True)
@@ -62,7 +67,9 @@ def _attempt_pairs(c: Context) -> pl.DataFrame:
             scope=pl.when(pl.col("source_format") == "packages").then("package_id").otherwise(pl.lit("")),
         )
     )
-    both = side.join(side, on=["task_id", "scope"], how="inner", suffix="_b", maintain_order="left_right").filter(pl.col("place") < pl.col("place_b"))
+    both = side.join(side, on=["task_id", "scope"], how="inner", suffix="_b", maintain_order="left_right").filter(
+        pl.col("place") < pl.col("place_b")
+    )
     swap = (pl.col("score_norm_b") > pl.col("score_norm")).fill_null(value=False)
 
     def pick(name: str, *, better: bool) -> pl.Expr:
@@ -90,7 +97,11 @@ def _attempt_pairs(c: Context) -> pl.DataFrame:
     win = c.transcripts.select(win="attempt_id", win_messages="messages", win_spoke="by_model")
     lose = c.transcripts.select(lose="attempt_id", lose_messages="messages", lose_spoke="by_model")
     # Evidence ids are unique inside a package only; of two files or trials, the chosen side's is the row's package.
-    cited = pl.when(pl.col("package_id") == pl.col("other_package")).then(pl.concat_list("win_refs", "lose_refs")).otherwise("win_refs")
+    cited = (
+        pl.when(pl.col("package_id") == pl.col("other_package"))
+        .then(pl.concat_list("win_refs", "lose_refs"))
+        .otherwise("win_refs")
+    )
     n = pl.col("n_shared").fill_null(0)
     return (
         pairs.join(prefix, on="group", how="left", maintain_order="left")
@@ -126,16 +137,34 @@ def _step_pairs(c: Context) -> pl.DataFrame:
         ["attempt_id", "step_number"], keep="last", maintain_order=True
     )
     both = retry.select("package_id", "task_id", "attempt_id", "retry_of", "trace_ref", good="step_index").join(
-        failed.select("attempt_id", retry_of="step_number", bad="step_index"), on=["attempt_id", "retry_of"], how="inner", maintain_order="left"
+        failed.select("attempt_id", retry_of="step_number", bad="step_index"),
+        on=["attempt_id", "retry_of"],
+        how="inner",
+        maintain_order="left",
     )
     said = c.messages.filter("by_model").unique(["attempt_id", "step_index"], keep="first", maintain_order=True)
     at = said.select("attempt_id", "message", "message_index", "context_id", step="step_index")
     pairs = both.join(
-        at.select("attempt_id", "context_id", bad="step", bad_message="message", cut="message_index"), on=["attempt_id", "bad"], how="inner", maintain_order="left"
-    ).join(at.select("attempt_id", good="step", good_message="message"), on=["attempt_id", "good"], how="inner", maintain_order="left")
-    start = c.messages.group_by("attempt_id", "context_id", maintain_order=True).agg(start=pl.col("message_index").min())
+        at.select("attempt_id", "context_id", bad="step", bad_message="message", cut="message_index"),
+        on=["attempt_id", "bad"],
+        how="inner",
+        maintain_order="left",
+    ).join(
+        at.select("attempt_id", good="step", good_message="message"),
+        on=["attempt_id", "good"],
+        how="inner",
+        maintain_order="left",
+    )
+    start = c.messages.group_by("attempt_id", "context_id", maintain_order=True).agg(
+        start=pl.col("message_index").min()
+    )
     return (
-        pairs.join(c.chats.select("attempt_id", "context_id", "messages"), on=["attempt_id", "context_id"], how="left", maintain_order="left")
+        pairs.join(
+            c.chats.select("attempt_id", "context_id", "messages"),
+            on=["attempt_id", "context_id"],
+            how="left",
+            maintain_order="left",
+        )
         .join(start, on=["attempt_id", "context_id"], how="left", maintain_order="left")
         .select(
             "package_id",
@@ -173,7 +202,8 @@ def grpo(c: Context) -> pl.DataFrame:
         .with_columns(n=pl.min_horizontal(pl.col("n_shared").fill_null(0), pl.col("n_prompt")))
         .with_columns(n=pl.col("n").min().over("task_id"))
         .with_columns(
-            before=pl.col("messages").list.head("n"), after=pl.when("by_model").then(pl.col("messages").list.slice("n")).cast(CHAT)
+            before=pl.col("messages").list.head("n"),
+            after=pl.when("by_model").then(pl.col("messages").list.slice("n")).cast(CHAT),
         )
     )
     std = pl.col("score_norm").std(ddof=0)

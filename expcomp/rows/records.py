@@ -18,7 +18,9 @@ FILE = pl.Struct({"ref": pl.String(), "content": pl.String()})
 def deliverables(c: Context) -> pl.DataFrame:
     """(attempt_id, files, file_refs): the text deliverables of each attempt, in order."""
     files = c.tables["artifacts"].filter(pl.col("content").is_not_null() & (pl.col("kind") == "file"))
-    return files.group_by("attempt_id", maintain_order=True).agg(files=pl.struct(ref="uri", content="content").cast(FILE), file_refs=pl.col("uri"))
+    return files.group_by("attempt_id", maintain_order=True).agg(
+        files=pl.struct(ref="uri", content="content").cast(FILE), file_refs=pl.col("uri")
+    )
 
 
 def evaluation(c: Context) -> pl.DataFrame:
@@ -59,8 +61,12 @@ def evaluation(c: Context) -> pl.DataFrame:
         .join(items, on="package_id", how="inner", maintain_order="left_right")
         .join(scored, on=["attempt_id", "rubric_item_id"], how="left", maintain_order="left")
         .select(
-            pl.exclude("label_strength", "position", "invalid_reason", "item_passed", "item_value", "item_min", "item_max"),
-            score=pl.when(usable).then((pl.col("item_value") - pl.col("item_min")) / (pl.col("item_max") - pl.col("item_min"))),
+            pl.exclude(
+                "label_strength", "position", "invalid_reason", "item_passed", "item_value", "item_min", "item_max"
+            ),
+            score=pl.when(usable).then(
+                (pl.col("item_value") - pl.col("item_min")) / (pl.col("item_max") - pl.col("item_min"))
+            ),
             score_raw="item_value",
             score_max="item_max",
             passed="item_passed",
@@ -79,11 +85,15 @@ def evaluation(c: Context) -> pl.DataFrame:
 
 def verifier(c: Context) -> pl.DataFrame:
     """One row for each verdict of a verifier: the attempt's claim, the files it handed over, what the verifier found."""
-    checks = pl.Struct({"issues": pl.List(pl.String()), "unsupported_claims": pl.List(pl.String()), "confidence": pl.Float64()})
+    checks = pl.Struct(
+        {"issues": pl.List(pl.String()), "unsupported_claims": pl.List(pl.String()), "confidence": pl.Float64()}
+    )
     verdicts = c.tables["grades"].filter((pl.col("name") == "verification") & (pl.col("kind") == "verifier"))
     decoded = pl.col("metadata").str.json_decode(checks)
     return (
-        c.attempts.select("package_id", "task_id", "attempt_id", "instruction", "output_summary", "outputs_ref", "label_strength")
+        c.attempts.select(
+            "package_id", "task_id", "attempt_id", "instruction", "output_summary", "outputs_ref", "label_strength"
+        )
         .join(verdicts.drop("refs"), on="attempt_id", how="inner", maintain_order="left")
         .join(deliverables(c), on="attempt_id", how="left", maintain_order="left")
         .select(
@@ -101,7 +111,9 @@ def verifier(c: Context) -> pl.DataFrame:
             confidence=decoded.struct.field("confidence"),
             _issue="invalid_reason",
             _label_strength=pl.when("valid").then(1.0).otherwise(0.0),
-            _refs=pl.concat_list(pl.concat_list("source_ref", "outputs_ref").list.drop_nulls(), pl.col("file_refs").fill_null([])),
+            _refs=pl.concat_list(
+                pl.concat_list("source_ref", "outputs_ref").list.drop_nulls(), pl.col("file_refs").fill_null([])
+            ),
         )
     )
 
@@ -116,7 +128,10 @@ def _failed_criteria(c: Context) -> pl.DataFrame:
     primary = grades.filter(pl.col("is_primary") & (pl.col("failed_criteria").list.len() > 0))
     private = c.tables["rubric_items"].filter(pl.col("verifier_only").fill_null(value=False))
     hidden = pl.concat(
-        [private.select("package_id", criterion="rubric_item_id"), private.select("package_id", criterion="criterion_name")]
+        [
+            private.select("package_id", criterion="rubric_item_id"),
+            private.select("package_id", criterion="criterion_name"),
+        ]
     ).unique(maintain_order=True)
     own = grades.filter(~pl.col("is_primary") & pl.col("rubric_item_id").is_not_null()).unique(
         ["attempt_id", "rubric_item_id"], keep="first", maintain_order=True
@@ -129,14 +144,26 @@ def _failed_criteria(c: Context) -> pl.DataFrame:
     )
     frame = (
         c.attempts.select("package_id", "task_id", "attempt_id", "instruction", "label_strength", "issue")
-        .join(primary.select("attempt_id", "failed_criteria", "source_ref"), on="attempt_id", how="inner", maintain_order="left")
+        .join(
+            primary.select("attempt_id", "failed_criteria", "source_ref"),
+            on="attempt_id",
+            how="inner",
+            maintain_order="left",
+        )
         .explode("failed_criteria", empty_as_null=False)
         .rename({"failed_criteria": "criterion"})
-        .join(own.select("attempt_id", "rationale", criterion="rubric_item_id"), on=["attempt_id", "criterion"], how="left", maintain_order="left")
+        .join(
+            own.select("attempt_id", "rationale", criterion="rubric_item_id"),
+            on=["attempt_id", "criterion"],
+            how="left",
+            maintain_order="left",
+        )
         .join(said, on="attempt_id", how="left", maintain_order="left")
         .join(c.next_attempt, on="attempt_id", how="left", maintain_order="left")
         .join(
-            own.filter(pl.col("passed").fill_null(value=False)).select(next_attempt_id="attempt_id", criterion="rubric_item_id", fixed=pl.lit(value=True)),
+            own.filter(pl.col("passed").fill_null(value=False)).select(
+                next_attempt_id="attempt_id", criterion="rubric_item_id", fixed=pl.lit(value=True)
+            ),
             on=["next_attempt_id", "criterion"],
             how="left",
             maintain_order="left",
@@ -169,7 +196,12 @@ def _failed_steps(c: Context) -> pl.DataFrame:
     )
     return (
         steps.filter("is_error")
-        .join(fixed.select("attempt_id", step_number="retry_of", fixed_by_step_index="step_index"), on=["attempt_id", "step_number"], how="left", maintain_order="left")
+        .join(
+            fixed.select("attempt_id", step_number="retry_of", fixed_by_step_index="step_index"),
+            on=["attempt_id", "step_number"],
+            how="left",
+            maintain_order="left",
+        )
         .select(
             "package_id",
             "task_id",
@@ -195,12 +227,21 @@ def _failed_steps(c: Context) -> pl.DataFrame:
 def critique(c: Context) -> pl.DataFrame:
     """One row for each piece of feedback that a later attempt followed: critique, deliverables before and after, change of score."""
     files = deliverables(c)
-    score = c.attempts.select("attempt_id", "outputs_ref", "instruction", "task_id", "grade_ref", score=pl.when("usable").then("score_norm"))
-    after = files.join(score.select("attempt_id", "score", after_grade="grade_ref"), on="attempt_id", how="right", maintain_order="right")
+    score = c.attempts.select(
+        "attempt_id", "outputs_ref", "instruction", "task_id", "grade_ref", score=pl.when("usable").then("score_norm")
+    )
+    after = files.join(
+        score.select("attempt_id", "score", after_grade="grade_ref"),
+        on="attempt_id",
+        how="right",
+        maintain_order="right",
+    )
     strength = (
         pl.when("simulated")
         .then(0.0)
-        .when(pl.col("reviewer_type").str.contains("human|expert").fill_null(value=False) & (pl.col("kind") == "reviewer"))
+        .when(
+            pl.col("reviewer_type").str.contains("human|expert").fill_null(value=False) & (pl.col("kind") == "reviewer")
+        )
         .then(0.75)
         .otherwise(0.5)
     )
@@ -208,11 +249,18 @@ def critique(c: Context) -> pl.DataFrame:
         c.tables["feedback"]
         .filter(pl.col("kind").is_in(["evaluator", "reviewer"]) & pl.col("attempt_id").is_not_null())
         .drop("score")
-        .join(c.next_attempt.filter(pl.col("next_attempt_id").is_not_null()), on="attempt_id", how="inner", maintain_order="left")
+        .join(
+            c.next_attempt.filter(pl.col("next_attempt_id").is_not_null()),
+            on="attempt_id",
+            how="inner",
+            maintain_order="left",
+        )
         .join(score.rename({"score": "score_before"}), on="attempt_id", how="left", maintain_order="left")
         .join(files.select("attempt_id", before="files"), on="attempt_id", how="left", maintain_order="left")
         .join(
-            after.select("after_grade", next_attempt_id="attempt_id", after="files", score_after="score", after_refs="file_refs"),
+            after.select(
+                "after_grade", next_attempt_id="attempt_id", after="files", score_after="score", after_refs="file_refs"
+            ),
             on="next_attempt_id",
             how="left",
             maintain_order="left",
@@ -236,18 +284,28 @@ def critique(c: Context) -> pl.DataFrame:
             _simulated="simulated",
             _label_strength=strength,
             _refs=pl.concat_list(
-                pl.concat_list("source_ref", "grade_ref", "after_grade").list.drop_nulls(), pl.col("after_refs").fill_null([])
+                pl.concat_list("source_ref", "grade_ref", "after_grade").list.drop_nulls(),
+                pl.col("after_refs").fill_null([]),
             ),
-            _discriminator=pl.concat_str(pl.col("kind").cast(pl.String), pl.col("loop_iteration").cast(pl.String), separator=":", ignore_nulls=True),
+            _discriminator=pl.concat_str(
+                pl.col("kind").cast(pl.String),
+                pl.col("loop_iteration").cast(pl.String),
+                separator=":",
+                ignore_nulls=True,
+            ),
         )
     )
 
 
 def task_variant(c: Context) -> pl.DataFrame:
     """One row for each later user turn of a recorded attempt: a real change of what was asked."""
-    turns = c.steps.filter((pl.col("source") == "user") & pl.col("content").is_not_null() & (pl.col("source_format") == "packages"))
+    turns = c.steps.filter(
+        (pl.col("source") == "user") & pl.col("content").is_not_null() & (pl.col("source_format") == "packages")
+    )
     return (
-        turns.with_columns(nth=pl.int_range(pl.len()).over("attempt_id"), first=pl.col("content").first().over("attempt_id"))
+        turns.with_columns(
+            nth=pl.int_range(pl.len()).over("attempt_id"), first=pl.col("content").first().over("attempt_id")
+        )
         .filter((pl.col("nth") > 0) & (pl.col("content") != pl.col("first")))
         .select(
             "package_id",

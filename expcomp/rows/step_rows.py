@@ -70,9 +70,13 @@ def process_supervision(c: Context) -> pl.DataFrame:
     given = pl.col("label_source").is_not_null()
     steps = c.agent_steps
     if not steps.select(pl.col("retry_of").is_not_null().any()).item():
-        retried = pl.DataFrame({"retry_of_step_index": pl.Series([None], dtype=pl.Int32).new_from_index(0, steps.height)})
+        retried = pl.DataFrame(
+            {"retry_of_step_index": pl.Series([None], dtype=pl.Int32).new_from_index(0, steps.height)}
+        )
     else:
-        first = steps.filter(pl.col("duplicate_of").is_null()).unique(["attempt_id", "step_number"], keep="first", maintain_order=True)
+        first = steps.filter(pl.col("duplicate_of").is_null()).unique(
+            ["attempt_id", "step_number"], keep="first", maintain_order=True
+        )
         retried = steps.join(
             first.select("attempt_id", retry_of="step_number", retry_of_step_index="step_index"),
             on=["attempt_id", "retry_of"],
@@ -89,7 +93,10 @@ def process_supervision(c: Context) -> pl.DataFrame:
         agent_action="action",
         observed_result="response",
         label=pl.when(given).then("label").otherwise(by_outcome),
-        label_source=pl.when(given).then(pl.col("label_source").cast(pl.String)).when(by_outcome.is_not_null()).then(pl.lit("outcome")),
+        label_source=pl.when(given)
+        .then(pl.col("label_source").cast(pl.String))
+        .when(by_outcome.is_not_null())
+        .then(pl.lit("outcome")),
         attempt_score=pl.when("usable").then("score_norm"),
         _label_strength=pl.when((pl.col("label_source") == "heuristic") | (~given & by_outcome.is_not_null()))
         .then(0.25)
@@ -135,13 +142,22 @@ def _one_row_per_ref(frame: pl.DataFrame, e: EventFamily, c: Context) -> pl.Data
     """One row for each distinct ref; a step without any keeps one row with a null ref."""
     lists = [pl.when(pl.col(n).list.len() > 0).then(n) for n in e.per_ref]
     raw = frame.with_columns(artifact_ref=pl.coalesce(*lists).list.unique(maintain_order=True)).explode("artifact_ref")
-    clean = raw.with_columns(artifact_ref=pl.col("artifact_ref").str.replace_all("\\", "/", literal=True).str.strip_prefix("./"))
+    clean = raw.with_columns(
+        artifact_ref=pl.col("artifact_ref").str.replace_all("\\", "/", literal=True).str.strip_prefix("./")
+    )
     facts = c.tables["evidence"].select(
-        "package_id", artifact_ref="ref", artifact_exists="exists", artifact_bytes="bytes", artifact_sha256="sha256", hidden=pl.col("visibility") == "hidden_excluded"
+        "package_id",
+        artifact_ref="ref",
+        artifact_exists="exists",
+        artifact_bytes="bytes",
+        artifact_sha256="sha256",
+        hidden=pl.col("visibility") == "hidden_excluded",
     )
     joined = clean.join(facts, on=["package_id", "artifact_ref"], how="left", maintain_order="left")
     # This row is about one ref only: what else the step cites is not its business.
-    mine = joined.select("package_id", _refs=pl.concat_list("artifact_ref").list.drop_nulls(), trace=pl.col("_evidence_ids").list.head(1))
+    mine = joined.select(
+        "package_id", _refs=pl.concat_list("artifact_ref").list.drop_nulls(), trace=pl.col("_evidence_ids").list.head(1)
+    )
     cited = c.cite(mine.select("package_id", "_refs"))
     merged = mine.hstack(cited.drop("package_id")).select(
         _evidence_ids=pl.concat_list("trace", pl.col("_evidence_ids").fill_null([])),

@@ -36,7 +36,10 @@ def find(paths: Sequence[PathLike], *, format: str | None = None) -> Found:  # n
     found = discover(given, format=format)
     if not found.units:
         looked = ", ".join(str(p) for p in given)
-        msg = f"nothing to read in {looked}: no format recognises what is there; `expcomp formats` lists the {len(SOURCES)} formats, --format forces one"
+        msg = (
+            f"nothing to read in {looked}: no format recognises what is there; "
+            f"`expcomp formats` lists the {len(SOURCES)} formats, --format forces one"
+        )
         raise SourceError(msg)
     return found
 
@@ -62,7 +65,11 @@ def discovery_frame(found: Found) -> pl.DataFrame:
 
 def _duplicate_tasks(attempts: pl.DataFrame) -> pl.DataFrame:
     """One diagnostics line for each package that holds a task an earlier package of the load holds too."""
-    own = attempts.filter(pl.col("source_format") == "packages").select("task_id", "package_id").unique(maintain_order=True)
+    own = (
+        attempts.filter(pl.col("source_format") == "packages")
+        .select("task_id", "package_id")
+        .unique(maintain_order=True)
+    )
     first = pl.col("package_id").first().over("task_id")
     twins = own.with_columns(first=first).filter(pl.col("package_id") != pl.col("first"))
     return twins.select(
@@ -74,7 +81,12 @@ def _duplicate_tasks(attempts: pl.DataFrame) -> pl.DataFrame:
         field=pl.lit("task_id"),
         code=pl.lit("duplicate_task"),
         severity=pl.lit("warning", dtype=v.SEVERITY),
-        detail=pl.format("{}: holds task {}, as package {} does; rows of both are kept, statistics count both", "package_id", "task_id", "first"),
+        detail=pl.format(
+            "{}: holds task {}, as package {} does; rows of both are kept, statistics count both",
+            "package_id",
+            "task_id",
+            "first",
+        ),
     )
 
 

@@ -354,7 +354,9 @@ EVIDENCE = Table(
     "evidence",
     "One referenced file: does it exist, and what are its bytes.",
     {
-        "evidence_id": text("`evidence_` and 16 hex digits of the sha256 of the ref; unique inside a package", nullable=False),
+        "evidence_id": text(
+            "`evidence_` and 16 hex digits of the sha256 of the ref; unique inside a package", nullable=False
+        ),
         "package_id": text("package", nullable=False),
         "ref": text("path inside the package", nullable=False),
         "kind": one_of(v.EVIDENCE_KIND, "what the path holds", nullable=False),

@@ -52,7 +52,9 @@ def row_table(name: str, description: str, columns: dict[str, Column]) -> Table:
         {**ENVELOPE, **columns},
         {
             "content_hash|form": pl.col("content_hash").str.contains(r"^sha256:[0-9a-f]{64}$").fill_null(value=False),
-            "accepted|reasons": (pl.col("accepted") == (pl.col("reject_reasons").list.len() == 0)).fill_null(value=False),
+            "accepted|reasons": (pl.col("accepted") == (pl.col("reject_reasons").list.len() == 0)).fill_null(
+                value=False
+            ),
             "row_type|family": (pl.col("row_type") == name).fill_null(value=False),
         },
         keys=("row_id",),

@@ -43,9 +43,9 @@ EVENTS: tuple[EventFamily, ...] = (
         "One hand-over between agents.",
         marks=_names("subagent_id delegation_id subagent_output_refs"),
         fields=_names(
-            "parent_agent_id agent_id agent_name actor_role subagent_id subagent_name subagent_role delegation_id delegation_source_step "
-            "handoff_reason handoff_payload_ref handoff_output_refs subagent_output_refs depends_on_agent_outputs coordination_pattern "
-            "communication_channel parallel_group"
+            "parent_agent_id agent_id agent_name actor_role subagent_id subagent_name subagent_role delegation_id "
+            "delegation_source_step handoff_reason handoff_payload_ref handoff_output_refs subagent_output_refs "
+            "depends_on_agent_outputs coordination_pattern communication_channel parallel_group"
         ),
         core=_names("subagent_id delegation_id handoff_reason handoff_payload_ref subagent_output_refs"),
     ),
@@ -56,8 +56,8 @@ EVENTS: tuple[EventFamily, ...] = (
         domains=("multimodal",),
         marks=_names("modality modalities"),
         fields=_names(
-            "modality modalities artifact_role media_type mime_type artifact_hash artifact_preview_ref ocr_text_ref transcript_ref "
-            "annotation_ref derived_text_summary bbox_refs frame_refs timecode_refs"
+            "modality modalities artifact_role media_type mime_type artifact_hash artifact_preview_ref ocr_text_ref "
+            "transcript_ref annotation_ref derived_text_summary bbox_refs frame_refs timecode_refs"
         ),
         core=_names("modality artifact_role mime_type"),
         per_ref=_names("artifact_refs page_refs table_extract_refs"),
@@ -68,9 +68,9 @@ EVENTS: tuple[EventFamily, ...] = (
         surfaces=_names("browser computer_use"),
         marks=_names("ui_surface screenshot_ref"),
         fields=_names(
-            "ui_surface app_name app_version os_name window_title page_title url_or_resource_id visible_state_ref screenshot_ref "
-            "dom_snapshot_ref accessibility_tree_ref element_selector coordinates action_type input_text before_state_ref after_state_ref "
-            "network_ref api_call_ref"
+            "ui_surface app_name app_version os_name window_title page_title url_or_resource_id visible_state_ref "
+            "screenshot_ref dom_snapshot_ref accessibility_tree_ref element_selector coordinates action_type input_text "
+            "before_state_ref after_state_ref network_ref api_call_ref"
         ),
         core=_names("visible_state_ref screenshot_ref element_selector action_type"),
     ),
@@ -80,9 +80,10 @@ EVENTS: tuple[EventFamily, ...] = (
         surfaces=_names("device industrial physical"),
         domains=_names("device industrial physical robotics lab"),
         fields=_names(
-            "physical_environment_type device_type device_id device_model sensor_readings_ref actuator_command control_mode "
-            "physical_state_before_ref physical_state_after_ref telemetry_ref calibration_ref tolerance rollback_action safety_state "
-            "simulation_or_real_world safety_limit_refs compliance_refs operator_override human_supervisor_present emergency_stop"
+            "physical_environment_type device_type device_id device_model sensor_readings_ref actuator_command "
+            "control_mode physical_state_before_ref physical_state_after_ref telemetry_ref calibration_ref tolerance "
+            "rollback_action safety_state simulation_or_real_world safety_limit_refs compliance_refs operator_override "
+            "human_supervisor_present emergency_stop"
         ),
         core=_names("telemetry_ref safety_state simulation_or_real_world"),
     ),
@@ -91,9 +92,10 @@ EVENTS: tuple[EventFamily, ...] = (
         "One API request and its response.",
         surfaces=("api",),
         fields=_names(
-            "api_provider api_service api_endpoint api_method api_version http_status request_payload_ref response_payload_ref "
-            "request_schema_ref response_schema_ref raw_request_ref raw_response_ref auth_mode rate_limit_state pagination_state retry_count "
-            "request_id idempotency_key resource_id resource_type object_id object_type"
+            "api_provider api_service api_endpoint api_method api_version http_status request_payload_ref "
+            "response_payload_ref request_schema_ref response_schema_ref raw_request_ref raw_response_ref auth_mode "
+            "rate_limit_state pagination_state retry_count request_id idempotency_key resource_id resource_type object_id "
+            "object_type"
         ),
         core=_names("api_endpoint api_method http_status"),
     ),
@@ -102,8 +104,8 @@ EVENTS: tuple[EventFamily, ...] = (
         "One use of an MCP tool, resource or prompt.",
         surfaces=_names("mcp_tool mcp_resource mcp_prompt"),
         fields=_names(
-            "mcp_server mcp_server_version mcp_capability_type mcp_tool_name mcp_resource_uri mcp_prompt_name mcp_arguments_ref "
-            "mcp_result_ref mcp_schema_ref mcp_call_id mcp_error_code mcp_error_message"
+            "mcp_server mcp_server_version mcp_capability_type mcp_tool_name mcp_resource_uri mcp_prompt_name "
+            "mcp_arguments_ref mcp_result_ref mcp_schema_ref mcp_call_id mcp_error_code mcp_error_message"
         ),
         core=_names("mcp_server mcp_capability_type mcp_result_ref"),
     ),
@@ -112,8 +114,9 @@ EVENTS: tuple[EventFamily, ...] = (
         "One database statement.",
         surfaces=("database",),
         fields=_names(
-            "database_type database_name schema_name table_name query_type query_ref query_hash row_count affected_row_count transaction_id "
-            "isolation_level migration_id explain_plan_ref before_snapshot_ref after_snapshot_ref rollback_ref db_error_code db_error_message"
+            "database_type database_name schema_name table_name query_type query_ref query_hash row_count "
+            "affected_row_count transaction_id isolation_level migration_id explain_plan_ref before_snapshot_ref "
+            "after_snapshot_ref rollback_ref db_error_code db_error_message"
         ),
         core=_names("database_type query_ref table_name"),
     ),
@@ -122,8 +125,9 @@ EVENTS: tuple[EventFamily, ...] = (
         "One change or look at a spreadsheet or table.",
         surfaces=_names("spreadsheet table"),
         fields=_names(
-            "workbook_ref sheet_name table_ref table_refs sheet_refs cell_range row_count column_count formula_refs pivot_refs chart_refs "
-            "data_validation_refs before_table_ref after_table_ref diff_ref calculation_mode spreadsheet_error"
+            "workbook_ref sheet_name table_ref table_refs sheet_refs cell_range row_count column_count formula_refs "
+            "pivot_refs chart_refs data_validation_refs before_table_ref after_table_ref diff_ref calculation_mode "
+            "spreadsheet_error"
         ),
         core=_names("row_count column_count"),
     ),
@@ -132,9 +136,9 @@ EVENTS: tuple[EventFamily, ...] = (
         "One command, file operation or build step.",
         surfaces=_names("cli file codebase"),
         fields=_names(
-            "command command_ref exit_code stdout_ref stderr_ref cwd_ref process_id timeout_seconds file_path file_paths file_operation "
-            "diff_ref patch_ref git_branch git_commit_before git_commit_after test_command test_result_ref build_result_ref lint_result_ref "
-            "dependency_changes_ref software_state_ref"
+            "command command_ref exit_code stdout_ref stderr_ref cwd_ref process_id timeout_seconds file_path file_paths "
+            "file_operation diff_ref patch_ref git_branch git_commit_before git_commit_after test_command test_result_ref "
+            "build_result_ref lint_result_ref dependency_changes_ref software_state_ref"
         ),
         core=_names("command exit_code file_path file_operation"),
     ),
@@ -143,8 +147,8 @@ EVENTS: tuple[EventFamily, ...] = (
         "One search and what it found.",
         surfaces=("search",),
         fields=_names(
-            "search_provider query query_ref search_scope filters result_count selected_result_refs citation_refs ranking_signal "
-            "search_time_range search_error"
+            "search_provider query query_ref search_scope filters result_count selected_result_refs citation_refs "
+            "ranking_signal search_time_range search_error"
         ),
         core=_names("search_provider query result_count selected_result_refs"),
     ),
@@ -153,9 +157,9 @@ EVENTS: tuple[EventFamily, ...] = (
         "One action in a cloud console or business application.",
         surfaces=_names("cloud_console saas_app"),
         fields=_names(
-            "service_name app_name workspace_id project_id tenant_id record_id ticket_id resource_id resource_type region environment_name "
-            "deployment_id permission_context object_state_before_ref object_state_after_ref audit_log_ref change_request_ref status_before "
-            "status_after"
+            "service_name app_name workspace_id project_id tenant_id record_id ticket_id resource_id resource_type region "
+            "environment_name deployment_id permission_context object_state_before_ref object_state_after_ref "
+            "audit_log_ref change_request_ref status_before status_after"
         ),
         core=_names("object_state_before_ref object_state_after_ref audit_log_ref"),
     ),
@@ -164,9 +168,9 @@ EVENTS: tuple[EventFamily, ...] = (
         "One job, message, callback or schedule.",
         surfaces=_names("async_job queue webhook scheduler"),
         fields=_names(
-            "job_id queue_name message_id webhook_id callback_url_ref schedule_id event_id trigger_type enqueue_time start_time "
-            "completion_time delivery_status polling_status callback_status job_status_before job_status_after async_result_ref "
-            "dead_letter_ref retry_count"
+            "job_id queue_name message_id webhook_id callback_url_ref schedule_id event_id trigger_type enqueue_time "
+            "start_time completion_time delivery_status polling_status callback_status job_status_before job_status_after "
+            "async_result_ref dead_letter_ref retry_count"
         ),
         core=_names("trigger_type"),
     ),
@@ -175,8 +179,8 @@ EVENTS: tuple[EventFamily, ...] = (
         "One message, letter or comment.",
         surfaces=_names("messaging email collaboration"),
         fields=_names(
-            "platform_name channel_id thread_id message_id sender_role recipient_role message_type message_ref approval_state "
-            "attachment_refs decision_refs followup_required"
+            "platform_name channel_id thread_id message_id sender_role recipient_role message_type message_ref "
+            "approval_state attachment_refs decision_refs followup_required"
         ),
         core=_names("platform_name message_type sender_role recipient_role"),
     ),
@@ -185,8 +189,8 @@ EVENTS: tuple[EventFamily, ...] = (
         "One look at a document.",
         surfaces=_names("document pdf"),
         fields=_names(
-            "document_ref document_type text_extract_ref summary_ref document_diff_ref page_refs section_refs table_extract_refs "
-            "figure_refs citation_refs annotation_refs"
+            "document_ref document_type text_extract_ref summary_ref document_diff_ref page_refs section_refs "
+            "table_extract_refs figure_refs citation_refs annotation_refs"
         ),
         core=_names("document_ref document_type"),
     ),
@@ -196,7 +200,8 @@ EVENTS: tuple[EventFamily, ...] = (
         surfaces=("mixed",),
         marks=_names("connected_surfaces cross_system_dependencies"),
         fields=_names(
-            "connected_surfaces cross_system_dependencies handoff_refs state_sync_refs consistency_checks system_of_record surface_type"
+            "connected_surfaces cross_system_dependencies handoff_refs state_sync_refs consistency_checks "
+            "system_of_record surface_type"
         ),
         core=_names("connected_surfaces system_of_record"),
     ),

@@ -148,7 +148,9 @@ FAMILIES: tuple[Family, ...] = (
         {
             "instruction": text("the task"),
             "claim": text("what the attempt says it did"),
-            "evidence": Column(pl.List(pl.Struct({"ref": pl.String(), "content": pl.String()})), "contents of the files handed over"),
+            "evidence": Column(
+                pl.List(pl.Struct({"ref": pl.String(), "content": pl.String()})), "contents of the files handed over"
+            ),
             "verdict": text("verified, partially_verified, failed"),
             "checks": json("the single checks of the verifier"),
             "issues": texts("issues found"),

@@ -82,8 +82,12 @@ def validate(name: str, frame: pl.DataFrame) -> None:
 def _message(name: str, error: Any) -> str:
     cases = error.failure_cases
     lines = [f"table {name} does not hold to its contract:"]
-    seen = cases.group_by("column", "check", maintain_order=True).agg(n=pl.len(), rows=pl.col("index").head(3), found=pl.col("failure_case").head(1))
-    for column, check, _, rows, found in zip(*(seen[c].to_list() for c in ("column", "check", "n", "rows", "found")), strict=True):
+    seen = cases.group_by("column", "check", maintain_order=True).agg(
+        n=pl.len(), rows=pl.col("index").head(3), found=pl.col("failure_case").head(1)
+    )
+    for column, check, _, rows, found in zip(
+        *(seen[c].to_list() for c in ("column", "check", "n", "rows", "found")), strict=True
+    ):
         lines.append(f"- {column}: {check}; rows {rows}, found {str(found[0] if found else None)[:120]}")
     return "\n".join(lines)
 
@@ -96,7 +100,9 @@ def check_schema(name: str, frame: pl.LazyFrame | pl.DataFrame) -> None:
     """
     want, got = table(name).schema, frame.collect_schema()
     wrong = [f"'{n}' is {got[n]}, expected {want[n]}" for n in want if n in got and got[n] != want[n]]
-    wrong += [f"'{n}' is missing" for n in want if n not in got] + [f"'{n}' is not expected" for n in got if n not in want]
+    wrong += [f"'{n}' is missing" for n in want if n not in got] + [
+        f"'{n}' is not expected" for n in got if n not in want
+    ]
     if wrong:
         msg = f"table {name}: {'; '.join(wrong)}"
         raise TableError(msg)

@@ -16,9 +16,7 @@ GRADE_KIND = pl.Enum(
     ["verifier", "test", "model_judge", "human", "user_feedback", "environment", "heuristic", "simulated"]
 )
 RELIABILITY = pl.Enum(["verified", "needs_review", "failed_verification", "unverified", "not_run"])
-ARTIFACT_KIND = pl.Enum(
-    ["patch", "file", "log", "test_report", "recording", "image", "environment_state", "other"]
-)
+ARTIFACT_KIND = pl.Enum(["patch", "file", "log", "test_report", "recording", "image", "environment_state", "other"])
 EVIDENCE_KIND = pl.Enum(
     [
         "task_spec",

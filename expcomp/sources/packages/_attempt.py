@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mimetypes
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -101,7 +102,7 @@ class AttemptReader:
     def _status(self, trace: dict[str, Any], outputs: dict[str, Any]) -> str:
         for name, table in docs.STATUS:
             word = (outputs if name == "status" else trace).get(name)
-            if word in table:
+            if isinstance(word, str) and word in table:
                 return table[word]
         return "unknown"
 
@@ -114,7 +115,11 @@ class AttemptReader:
                 ref = self.p.ref(raw, self.kind, file, name)
                 if ref is not None and name in docs.PRODUCED:
                     produced[ref] = None
-                elif ref is not None and name.endswith(("log_refs", "out_ref", "err_ref", "message_ref")) and self.p.has(ref):
+                elif (
+                    ref is not None
+                    and name.endswith(("log_refs", "out_ref", "err_ref", "message_ref"))
+                    and self.p.has(ref)
+                ):
                     self.p.read_text(ref)
         return list(produced)
 
@@ -147,7 +152,9 @@ class AttemptReader:
             return self.p.cite(ref)
         value = self.p.parse(data, ref, expected=(dict, list)) if data is not None else None
         if data is None:
-            self.p.note("missing_file", ref, "is absent or unreadable; the attempt has no recorded steps", attempt_id=self.id)
+            self.p.note(
+                "missing_file", ref, "is absent or unreadable; the attempt has no recorded steps", attempt_id=self.id
+            )
         if value is None:
             raw_ref = f"{self.base}/agent_trace.raw.json"
             data = self.p.read(raw_ref)
@@ -173,7 +180,12 @@ class AttemptReader:
 
     def _slow_trace(self, value: Any, ref: str) -> None:
         if isinstance(value, list):
-            self.p.note("trace_is_list", ref, "is a bare list of steps, expected an object with steps; read as one", attempt_id=self.id)
+            self.p.note(
+                "trace_is_list",
+                ref,
+                "is a bare list of steps, expected an object with steps; read as one",
+                attempt_id=self.id,
+            )
             head: dict[str, Any] = {}
             raw: Any = value
         else:
@@ -204,7 +216,9 @@ class AttemptReader:
     def _head(self, head: dict[str, Any], ref: str) -> None:
         self.trace = co.typed(head, docs.TRACE, self.p.reporter(ref))
         known = {*docs.TRACE, "steps", "actual_outputs"}
-        self.trace["rest"] = co.rest({k: v for k, v in head.items() if v not in (None, [], {})}, dict.fromkeys(known, ""))
+        self.trace["rest"] = co.rest(
+            {k: v for k, v in head.items() if v not in (None, [], {})}, dict.fromkeys(known, "")
+        )
 
     def _add(self, steps: list[Any], positions: Any, file: str) -> None:
         if not steps:
@@ -244,7 +258,9 @@ class AttemptReader:
         kind = docs.GRADE_KIND.get(word or "", "heuristic")
         reliability = docs.RELIABILITY.get(grade["score_reliability"] or grade["verifier_status"] or "")
         if grade["hidden_reference_leaked"]:
-            self.p.note("hidden_reference_leaked", ref, "the grader says that the hidden reference leaked", attempt_id=self.id)
+            self.p.note(
+                "hidden_reference_leaked", ref, "the grader says that the hidden reference leaked", attempt_id=self.id
+            )
         refs = [r for raw_ref in grade["evidence_refs"] if (r := self.p.ref(raw_ref, self.kind, ref, "evidence_refs"))]
         shared = {"kind": kind, "grader": grade["model"] or word, "reliability": reliability, "source_ref": ref}
         self.p.batch.add(
@@ -283,7 +299,9 @@ class AttemptReader:
         for pos, item in enumerate(items if isinstance(items, list) else []):
             report = self.p.reporter(ref, pos)
             if not isinstance(item, dict):
-                report("rubric_item_scores", "not_an_object", f"found {type(item).__name__}, expected an object; skipped")
+                report(
+                    "rubric_item_scores", "not_an_object", f"found {type(item).__name__}, expected an object; skipped"
+                )
                 continue
             c = co.typed(item, docs.CRITERION, report)
             value, issue = usable_score(item.get("score"), 0.0, c["max_score"], report)
@@ -359,7 +377,7 @@ class AttemptReader:
 
 def usable_score(raw: Any, low: float, high: float | None, report: co.Report) -> tuple[float | None, str | None]:
     """A score and, when it must not be used, why: score_not_finite, score_out_of_scale, label_missing, scale_unknown."""
-    if isinstance(raw, float) and raw != raw or raw in (float("inf"), float("-inf")):
+    if isinstance(raw, float) and not math.isfinite(raw):
         report("final_score", "score_not_finite", f"found {raw}, expected a finite number; no label")
         return None, "score_not_finite"
     value = co.as_real(raw, "final_score", report)
@@ -378,5 +396,21 @@ def _text(value: Any) -> str | None:
 
 
 def _is_text(ref: str, mime: str | None) -> bool:
-    known = (".csv", ".tsv", ".json", ".jsonl", ".md", ".txt", ".py", ".sh", ".sql", ".svg", ".html", ".xml", ".yaml", ".yml", ".toml")
+    known = (
+        ".csv",
+        ".tsv",
+        ".json",
+        ".jsonl",
+        ".md",
+        ".txt",
+        ".py",
+        ".sh",
+        ".sql",
+        ".svg",
+        ".html",
+        ".xml",
+        ".yaml",
+        ".yml",
+        ".toml",
+    )
     return bool(mime and mime.startswith("text/")) or ref.lower().endswith(known)

@@ -92,7 +92,7 @@ def as_texts(value: Any, field: str, report: Report) -> list[str]:
     return [x if isinstance(x, str) else json_text(x) for x in value if x is not None]
 
 
-def as_json(value: Any, field: str, report: Report) -> str | None:  # noqa: ARG001 - one signature for all
+def as_json(value: Any, field: str, report: Report) -> str | None:
     """Any JSON value as text; null and the empty object or list are null."""
     return None if value is None or value in ({}, []) else json_text(value)
 

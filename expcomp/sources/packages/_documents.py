@@ -73,7 +73,9 @@ FEEDBACK = fields(
     texts="failed_rubric_items actionable_feedback evidence_refs",
 )
 LESSON = fields(text="lesson_summary", texts="strategy_lessons source_attempt_ids common_failure_modes")
-SIGNAL = fields(text="attempt_kind attempt_id trace_id step_quality_label label_source", int="step", real="local_reward")
+SIGNAL = fields(
+    text="attempt_kind attempt_id trace_id step_quality_label label_source", int="step", real="local_reward"
+)
 MANIFEST = fields(text="selected_attempt_id task_id apprenticeship_mode baseline_attempt_id loop_stop_reason")
 
 # Loop documents by file stem. What a family reads is typed here, so that the JSON text decodes with one dtype.
@@ -137,10 +139,19 @@ STATUS: tuple[tuple[str, Mapping[str, str]], ...] = (
             "provider_usage_limit": "infra_error",
         },
     ),
-    ("attempt_status", {"completed": "completed", "partial": "completed", "failed": "agent_error", "blocked": "agent_error"}),
+    (
+        "attempt_status",
+        {"completed": "completed", "partial": "completed", "failed": "agent_error", "blocked": "agent_error"},
+    ),
     (
         "status",
-        {"success": "completed", "partial": "completed", "failed": "agent_error", "timeout": "limit", "error": "agent_error"},
+        {
+            "success": "completed",
+            "partial": "completed",
+            "failed": "agent_error",
+            "timeout": "limit",
+            "error": "agent_error",
+        },
     ),
 )
 

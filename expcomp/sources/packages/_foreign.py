@@ -70,7 +70,15 @@ def normalise(raw: Mapping[str, Any]) -> dict[str, Any]:
         step["step"] = number
     word = raw.get("action")
     is_user = word == "user_message"
-    step["action"] = "user_message" if is_user else "error" if word == "error" else "output" if word in ("output", "final") else "agent_step"
+    step["action"] = (
+        "user_message"
+        if is_user
+        else "error"
+        if word == "error"
+        else "output"
+        if word in ("output", "final")
+        else "agent_step"
+    )
     if not is_user and isinstance(word, str):
         step.setdefault("operation", OPERATIONS.get(word.lower(), "other"))
         if word.lower() not in OPERATIONS or word.lower() in ("bash", "shell"):

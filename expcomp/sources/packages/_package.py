@@ -85,7 +85,12 @@ class Package:
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            self.note("not_utf8", ref, f"byte 0x{data[error.start]:02x} is not UTF-8; decoded with replacement", byte_offset=error.start)
+            self.note(
+                "not_utf8",
+                ref,
+                f"byte 0x{data[error.start]:02x} is not UTF-8; decoded with replacement",
+                byte_offset=error.start,
+            )
             return data.decode(errors="replace")
 
     def read_json(self, ref: str, *, expected: type = dict) -> Any:
@@ -115,7 +120,12 @@ class Package:
             self.note(found.code, ref, f"line {number} {found.detail}", source_pos=number, byte_offset=found.offset)
         for number, value in good:
             if not isinstance(value, dict):
-                self.note("wrong_shape", ref, f"line {number} holds a {type(value).__name__}, expected an object", source_pos=number)
+                self.note(
+                    "wrong_shape",
+                    ref,
+                    f"line {number} holds a {type(value).__name__}, expected an object",
+                    source_pos=number,
+                )
         return [(n, v) for n, v in good if isinstance(v, dict)]
 
     def facts(self, ref: str) -> tuple[int, str]:

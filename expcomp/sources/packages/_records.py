@@ -25,7 +25,11 @@ def read_task(p: Package) -> str:
     spec = co.typed(spec_doc, docs.TASK, p.reporter(spec_ref or "task"))
     raw = co.typed(raw_doc, docs.TASK, p.reporter(raw_ref or "task"))
     if spec_ref is None and raw_ref is None:
-        p.note("missing_file", "task/task_intake_spec.json", "is absent, as is the raw task record; the package id stands for the task id")
+        p.note(
+            "missing_file",
+            "task/task_intake_spec.json",
+            "is absent, as is the raw task record; the package id stands for the task id",
+        )
 
     def first(*names: str) -> Any:
         return next((d[n] for d in (spec, raw) for n in names if d[n]), None)
@@ -114,7 +118,9 @@ def _iteration(p: Package, folder: str, attempts: dict[str, AttemptReader]) -> d
     row["attempt_id"] = reader.id if reader else None
     row["loop_id"] = packet.get("loop_id") or read.get("loop_decision", {}).get("loop_id")
     row["reviewer_type"] = review.get("reviewer_type")
-    row["simulated_review"] = review["reviewer_type"] in docs.SIMULATED_REVIEWERS if review.get("reviewer_type") else None
+    row["simulated_review"] = (
+        review["reviewer_type"] in docs.SIMULATED_REVIEWERS if review.get("reviewer_type") else None
+    )
     content = review.get("feedback") or review.get("feedback_text") or review.get("summary")
     if review and reader is not None:
         p.batch.add(
@@ -183,13 +189,16 @@ def read_labels(p: Package, attempts: dict[str, AttemptReader]) -> dict[tuple[st
         rows = list(enumerate(_signals(data), 1))
     except msgspec.DecodeError:
         rows = [
-            (number, _Signal(**co.typed(doc, docs.SIGNAL, p.reporter(ref, number)))) for number, doc in p.parse_lines(data, ref)
+            (number, _Signal(**co.typed(doc, docs.SIGNAL, p.reporter(ref, number))))
+            for number, doc in p.parse_lines(data, ref)
         ]
     labels: dict[tuple[str, int], Label] = {}
     by_trace = {r.trace.get("trace_id"): r for r in attempts.values() if r.trace.get("trace_id")}
     by_native = {n: r for r in attempts.values() for n in r.native_ids}
     for number, row in rows:
-        reader = attempts.get(row.attempt_kind or "") or by_trace.get(row.trace_id) or by_native.get(row.attempt_id or "")
+        reader = (
+            attempts.get(row.attempt_kind or "") or by_trace.get(row.trace_id) or by_native.get(row.attempt_id or "")
+        )
         if reader is None or row.step is None:
             p.note("dangling_label", ref, f"line {number} labels no step of this package", source_pos=number)
             continue

@@ -52,9 +52,14 @@ def _surface() -> tuple[pl.Expr, pl.Expr]:
     """Surface and where it comes from: declared, else a surface-specific field, else a word of the tool name; never free text."""
     declared = word("interaction_surface", v.SURFACE)
     detail = pl.col("detail").str.json_decode(_FIELD_SURFACE)
-    by_field = pl.coalesce(*(pl.when(detail.struct.field(f).is_not_null()).then(pl.lit(s)) for f, s in docs.SURFACE_BY_FIELD))
+    by_field = pl.coalesce(
+        *(pl.when(detail.struct.field(f).is_not_null()).then(pl.lit(s)) for f, s in docs.SURFACE_BY_FIELD)
+    )
     by_tool = pl.coalesce(
-        *(pl.when(pl.col("tool").str.contains(rf"(?i)(?:^|[^a-z0-9]){t}(?:$|[^a-z0-9])")).then(pl.lit(s)) for t, s in docs.SURFACE_BY_TOOL.items())
+        *(
+            pl.when(pl.col("tool").str.contains(rf"(?i)(?:^|[^a-z0-9]){t}(?:$|[^a-z0-9])")).then(pl.lit(s))
+            for t, s in docs.SURFACE_BY_TOOL.items()
+        )
     )
     missing = pl.col("interaction_surface").is_null() & (pl.col("action") != "user_message")
     derived = pl.when(missing).then(pl.coalesce(by_field, by_tool)).cast(v.SURFACE)
@@ -88,20 +93,25 @@ def steps_frame(rows: StepRows, labels: Mapping[tuple[str, int], Label]) -> pl.D
     """The steps table of packages, sorted by attempt and position."""
     columns = zip(*rows.rows, strict=True) if rows.rows else ([] for _ in StepRows.COLUMNS)
     raw = pl.DataFrame(
-        {
-            name: _column(name, values, _RAW_SCHEMA[name])
-            for name, values in zip(StepRows.COLUMNS, columns, strict=True)
-        }
+        {name: _column(name, values, _RAW_SCHEMA[name]) for name, values in zip(StepRows.COLUMNS, columns, strict=True)}
     )
     # Lists that are recorded but empty say nothing; a quote inside JSON text is escaped, so only keys match.
-    raw = raw.with_columns(pl.col("detail").str.replace_all(r',"[a-z_]+":\[\]', "").str.replace(r'^\{"[a-z_]+":\[\],?', "{"))
+    raw = raw.with_columns(
+        pl.col("detail").str.replace_all(r',"[a-z_]+":\[\]', "").str.replace(r'^\{"[a-z_]+":\[\],?', "{")
+    )
     raw = raw.with_columns(detail=pl.when(pl.col("detail") != "{}").then("detail"))
     same = pl.struct(pl.exclude("step_index"))
     raw = raw.with_columns(step_index_first=pl.col("step_index").first().over(same))
     label_rows = [(a, s, *label) for (a, s), label in labels.items()]
     given = pl.DataFrame(
         label_rows,
-        schema={"attempt_id": pl.String, "step": pl.Int64, "label": pl.Int32, "label_source": pl.String, "local_reward": pl.Float64},
+        schema={
+            "attempt_id": pl.String,
+            "step": pl.Int64,
+            "label": pl.Int32,
+            "label_source": pl.String,
+            "local_reward": pl.Float64,
+        },
         orient="row",
     )
     raw = raw.join(given, on=["attempt_id", "step"], how="left", maintain_order="left", nulls_equal=False)
@@ -109,7 +119,9 @@ def steps_frame(rows: StepRows, labels: Mapping[tuple[str, int], Label]) -> pl.D
     if not raw.select((pl.col("interaction_surface").is_null() & (pl.col("action") != "user_message")).any()).item():
         # Decoding detail only to find what every step declares already would be wasted.
         surface = word("interaction_surface", v.SURFACE)
-        surface_source = pl.when(surface.is_not_null()).then(pl.lit("declared")).otherwise(pl.lit("none")).cast(v.SURFACE_SOURCE)
+        surface_source = (
+            pl.when(surface.is_not_null()).then(pl.lit("declared")).otherwise(pl.lit("none")).cast(v.SURFACE_SOURCE)
+        )
     is_user = pl.col("action").eq_missing("user_message")
     tool_step = ~is_user & pl.col("tool").is_not_null()
     call_id = pl.format("call_{}", pl.col("step_index"))
@@ -139,7 +151,7 @@ def steps_frame(rows: StepRows, labels: Mapping[tuple[str, int], Label]) -> pl.D
         exit_code.alias("exit_code"),
         pl.lit(value=False).alias("truncated"),
     ).cast(OBSERVATION)
-    frame = frame.select(
+    return frame.select(
         "attempt_id",
         "step_index",
         source=pl.when(is_user).then(pl.lit("user")).otherwise(pl.lit("agent")).cast(v.STEP_SOURCE),
@@ -181,18 +193,24 @@ def steps_frame(rows: StepRows, labels: Mapping[tuple[str, int], Label]) -> pl.D
         native_words=pl.concat_list(
             *(
                 pl.when(pl.col(c).is_not_null() & word(c, d).is_null()).then(pl.format(c + "={}", pl.col(c)))
-                for c, d in (("interaction_surface", v.SURFACE), ("environment_domain", v.DOMAIN), ("operation", v.OPERATION), ("step_outcome", v.OUTCOME))
+                for c, d in (
+                    ("interaction_surface", v.SURFACE),
+                    ("environment_domain", v.DOMAIN),
+                    ("operation", v.OPERATION),
+                    ("step_outcome", v.OUTCOME),
+                )
             )
         ).list.drop_nulls(),
     )
-    return frame
 
 
 def evidence_frame(rows: list[tuple[str, str, int | None, str | None, bool | None]]) -> pl.DataFrame:
     """The evidence table from (package_id, ref, bytes, sha256, exists)."""
     names = ("package_id", "ref", "bytes", "sha256", "exists")
     columns = zip(*rows, strict=True) if rows else ([] for _ in names)
-    raw = pl.DataFrame({n: pl.Series(n, list(c), dtype=EVIDENCE.schema[n], strict=True) for n, c in zip(names, columns, strict=True)})
+    raw = pl.DataFrame(
+        {n: pl.Series(n, list(c), dtype=EVIDENCE.schema[n], strict=True) for n, c in zip(names, columns, strict=True)}
+    )
     named = raw.with_columns(evidence_id=evidence_id_expr("ref"), kind=kind_of("ref"), visibility=visibility_of("ref"))
     return conform(named, EVIDENCE.schema)
 
@@ -201,7 +219,10 @@ def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """The columns of a schema, in order; absent ones are null."""
     have = frame.schema
     return frame.select(
-        *((pl.col(n) if have[n] == t else pl.col(n).cast(t)) if n in have else pl.lit(None, dtype=t).alias(n) for n, t in schema.items())
+        *(
+            (pl.col(n) if have[n] == t else pl.col(n).cast(t)) if n in have else pl.lit(None, dtype=t).alias(n)
+            for n, t in schema.items()
+        )
     )
 
 
@@ -210,7 +231,11 @@ def step_problems(steps: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
     at = pl.coalesce(pl.col("step_number"), pl.col("step_index").cast(pl.Int64))
     reversed_ = pl.col("ended_at") < pl.col("started_at")
     checks = (
-        ("time_reversed", reversed_, pl.format("step {}: ends {} before it starts {}; duration is null", at, "ended_at", "started_at")),
+        (
+            "time_reversed",
+            reversed_,
+            pl.format("step {}: ends {} before it starts {}; duration is null", at, "ended_at", "started_at"),
+        ),
         (
             "duplicate_step",
             pl.col("duplicate_of").is_not_null(),
@@ -246,7 +271,12 @@ def messages_frame(steps: pl.DataFrame, systems: Mapping[str, str]) -> pl.DataFr
     """The conversation rebuilt from the steps: system prompt, user turns, assistant turns with calls, tool results. Copies are left out."""
     own = steps.filter(pl.col("duplicate_of").is_null())
     is_user = pl.col("source") == "user"
-    shared = {"attempt_id": pl.col("attempt_id"), "step_index": pl.col("step_index"), "context_id": pl.col("context_id"), "timestamp": pl.col("started_at")}
+    shared = {
+        "attempt_id": pl.col("attempt_id"),
+        "step_index": pl.col("step_index"),
+        "context_id": pl.col("context_id"),
+        "timestamp": pl.col("started_at"),
+    }
     has_text = pl.col("content").is_not_null() | pl.col("tool_calls").is_not_null()
     said = own.filter(has_text).select(
         **shared,
@@ -271,10 +301,22 @@ def messages_frame(steps: pl.DataFrame, systems: Mapping[str, str]) -> pl.DataFr
         tool_call_id=first.struct.field("call_id"),
         name="tool",
     )
-    prompt = pl.DataFrame({"attempt_id": list(systems), "content": list(systems.values())}, schema={"attempt_id": pl.String, "content": pl.String})
-    prompt = prompt.join(own.select("attempt_id").unique(maintain_order=True), on="attempt_id", how="semi", maintain_order="left")
+    prompt = pl.DataFrame(
+        {"attempt_id": list(systems), "content": list(systems.values())},
+        schema={"attempt_id": pl.String, "content": pl.String},
+    )
+    prompt = prompt.join(
+        own.select("attempt_id").unique(maintain_order=True), on="attempt_id", how="semi", maintain_order="left"
+    )
     opening = conform(
-        prompt.with_columns(step_index=pl.lit(-1, dtype=pl.Int32), context_id=0, order=0, role=pl.lit("system"), origin=pl.lit("harness")), said.schema
+        prompt.with_columns(
+            step_index=pl.lit(-1, dtype=pl.Int32),
+            context_id=0,
+            order=0,
+            role=pl.lit("system"),
+            origin=pl.lit("harness"),
+        ),
+        said.schema,
     )
     frame = pl.concat([opening, said, came]).sort("attempt_id", "step_index", "order", maintain_order=True)
     frame = frame.with_columns(

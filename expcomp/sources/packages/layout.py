@@ -18,9 +18,10 @@ _MARKS = frozenset({"attempts", "rubric", "grading", "loops", "signals"})
 
 def is_package(names: frozenset[str]) -> bool:
     """A folder with `attempts/` or `task/` beside at least one more of the folders that only packages have."""
-    return ("attempts" in names and bool(names & {"task", "input", "package_manifest.json", "manifest.json", *(_MARKS - {"attempts"})})) or (
-        "task" in names and bool(names & _MARKS)
-    )
+    return (
+        "attempts" in names
+        and bool(names & {"task", "input", "package_manifest.json", "manifest.json", *(_MARKS - {"attempts"})})
+    ) or ("task" in names and bool(names & _MARKS))
 
 
 def subfolders(folder: Path) -> list[Path]:
@@ -44,7 +45,7 @@ def task_key(folder: Path) -> str | None:
             continue
         value, _ = _lenient.loads(path.read_bytes())
         if isinstance(value, dict) and isinstance(value.get("task_id"), str):
-            return value["task_id"]
+            return str(value["task_id"])
     return None
 
 
@@ -57,7 +58,9 @@ def package_units(path: Path, root: Path, found: Found, format_name: str) -> Non
         if not names:
             found.diagnostics.append(_empty(package.name))
             continue
-        found.units.append(Unit(format_name, package, package.name, size=1 << 19, group=task_key(package) or package.name))
+        found.units.append(
+            Unit(format_name, package, package.name, size=1 << 19, group=task_key(package) or package.name)
+        )
 
 
 def _empty(name: str) -> dict[str, str]:

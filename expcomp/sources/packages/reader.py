@@ -40,8 +40,11 @@ class Packages:
         if layout.is_package(names):
             return True
         inner = folder / "packages"
-        return "packages" in names and not inner.is_symlink() and inner.is_dir() and any(
-            layout.is_package(layout.entry_names(p)) for p in layout.subfolders(inner)
+        return (
+            "packages" in names
+            and not inner.is_symlink()
+            and inner.is_dir()
+            and any(layout.is_package(layout.entry_names(p)) for p in layout.subfolders(inner))
         )
 
     def claims_file(self, name: str, head: bytes) -> bool:
@@ -61,11 +64,15 @@ class Packages:
             mark = {name: len(kept) for name, kept in batch.rows.items()}, len(rows.rows)
             try:
                 labels |= _read_one(unit, batch, rows, options)
-            except Exception as error:  # noqa: BLE001 - one package never stops the others; the line below names it
+            except Exception as error:
                 for name, kept in batch.rows.items():
                     del kept[mark[0].get(name, 0) :]
                 del rows.rows[mark[1] :]
-                why = "vanished or not permitted" if isinstance(error, OSError | SourceError) else f"not understood: {error}"
+                why = (
+                    "vanished or not permitted"
+                    if isinstance(error, OSError | SourceError)
+                    else f"not understood: {error}"
+                )
                 batch.diagnose(
                     "unreadable_package",
                     f"{unit.package_id}: cannot be read ({error.__class__.__name__}, {why}); left out",
@@ -98,14 +105,21 @@ def _frames(batch: Batch, rows: StepRows, labels: dict[tuple[str, int], Label]) 
         row["has_transcript"] = False
         row["has_tools"] = False
         row["source_format"] = Packages.name
-    texts = {"started_at": [r.pop("started_at", None) for r in batch.rows["attempts"]], "ended_at": [r.pop("ended_at", None) for r in batch.rows["attempts"]]}
+    texts = {
+        "started_at": [r.pop("started_at", None) for r in batch.rows["attempts"]],
+        "ended_at": [r.pop("ended_at", None) for r in batch.rows["attempts"]],
+    }
     frames = batch.frames()
     steps = _shape.steps_frame(rows, labels)
-    times = pl.DataFrame(texts, schema={"started_at": pl.String, "ended_at": pl.String}).select(_shape.utc("started_at"), _shape.utc("ended_at"))
+    times = pl.DataFrame(texts, schema={"started_at": pl.String, "ended_at": pl.String}).select(
+        _shape.utc("started_at"), _shape.utc("ended_at")
+    )
     raw = frames["attempts"].drop("started_at", "ended_at").hstack(times)
     frames["messages"] = _shape.messages_frame(steps, rows.systems)
     frames["attempts"] = _shape.attempts_frame(raw, steps, frames["messages"])
-    frames["diagnostics"] = pl.concat([frames["diagnostics"], _shape.conform(_shape.step_problems(steps, frames["attempts"]), DIAGNOSTICS.schema)])
+    frames["diagnostics"] = pl.concat(
+        [frames["diagnostics"], _shape.conform(_shape.step_problems(steps, frames["attempts"]), DIAGNOSTICS.schema)]
+    )
     frames["steps"] = _shape.conform(steps, STEPS.schema)
     frames["evidence"] = _shape.evidence_frame(rows.evidence)
     return frames
