@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 
@@ -38,13 +39,14 @@ HANDOFF: dict[str, Any] = {
     "communication_channel": "file",
     "parallel_group": "names",
 }
+SHEET = _f("sheet_4471.svg", '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="60"/>')
 MEDIA: dict[str, Any] = {
     "modality": "image",
     "modalities": ["image", "text"],
     "artifact_role": "input",
     "media_type": "image",
     "mime_type": "image/svg+xml",
-    "artifact_hash": "sha256:" + "0" * 63 + "7",
+    "artifact_hash": "sha256:" + sha256(SHEET.content.encode()).hexdigest(),
     "artifact_preview_ref": _f("sheet_preview.svg", '<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"/>'),
     "ocr_text_ref": _f("sheet_ocr.txt", "Herb. LINDGATE no. 4471, Drosera rotundifolia, leg. 1931"),
     "transcript_ref": _f("sheet_voice_note.txt", "Curator: the lower label is the older one."),
@@ -53,7 +55,7 @@ MEDIA: dict[str, Any] = {
     "bbox_refs": [_f("sheet_boxes.json", '{"label_lower": [10, 12, 40, 20]}')],
     "frame_refs": [_f("sheet_frame_1.txt", "frame 1: whole sheet")],
     "timecode_refs": ["00:00:04"],
-    "artifact_refs": [_f("sheet_4471.svg", '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="60"/>')],
+    "artifact_refs": [SHEET],
 }
 UI: dict[str, Any] = {
     "ui_surface": "browser",
@@ -140,28 +142,28 @@ MCP: dict[str, Any] = {
     "mcp_result_ref": _f("resolve_result.json", '{"accepted": "Vanda coerulea", "distance": 1}'),
     "mcp_schema_ref": _f("resolve_schema.json", '{"type": "object", "required": ["name"]}'),
     "mcp_call_id": "mcp-0031",
-    "mcp_error_code": "0",
-    "mcp_error_message": "none reported",
+    "mcp_error_code": "ambiguous",
+    "mcp_error_message": "three names match",
 }
 DATABASE: dict[str, Any] = {
     "database_type": "sqlite",
     "database_name": "seedbank",
     "schema_name": "main",
-    "table_name": "packets",
-    "query_type": "select",
-    "query_ref": _f("count_by_shelf.sql", "SELECT shelf, SUM(packets) FROM packets GROUP BY shelf;"),
+    "table_name": "shelves",
+    "query_type": "update",
+    "query_ref": _f("move_shelf.sql", "UPDATE shelves SET place = 'annex' WHERE shelf = 'C';"),
     "query_hash": "q-5d1f",
-    "row_count": 3,
-    "affected_row_count": 0,
+    "row_count": 0,
+    "affected_row_count": 1,
     "transaction_id": "tx-18",
     "isolation_level": "serializable",
     "migration_id": "m-004",
-    "explain_plan_ref": _f("count_plan.txt", "SCAN packets USING INDEX by_shelf"),
-    "before_snapshot_ref": _f("packets_before.csv", "shelf,packets\nA,64\nB,41\nC,23"),
-    "after_snapshot_ref": _f("packets_after.csv", "shelf,packets\nA,64\nB,41\nC,23"),
-    "rollback_ref": _f("rollback.sql", "ROLLBACK;"),
-    "db_error_code": "00000",
-    "db_error_message": "no error",
+    "explain_plan_ref": _f("move_shelf_plan.txt", "SEARCH shelves USING INDEX by_shelf"),
+    "before_snapshot_ref": _f("shelves_before.csv", "shelf,place\nC,hall"),
+    "after_snapshot_ref": _f("shelves_after.csv", "shelf,place\nC,annex"),
+    "rollback_ref": _f("move_shelf_back.sql", "UPDATE shelves SET place = 'hall' WHERE shelf = 'C';"),
+    "db_error_code": "1",
+    "db_error_message": "no such column: shelff",
 }
 TABLE: dict[str, Any] = {
     "workbook_ref": _f("inventory.fods.txt", "sheets: counts, totals"),
@@ -180,7 +182,7 @@ TABLE: dict[str, Any] = {
     "after_table_ref": _f("totals_after.csv", "shelf,packets\nA,64\nB,41\nC,23\nall,128"),
     "diff_ref": _f("totals.diff", "+A,64\n+B,41\n+C,23\n+all,128"),
     "calculation_mode": "automatic",
-    "spreadsheet_error": "none",
+    "spreadsheet_error": "#REF! in B5",
 }
 SOFTWARE: dict[str, Any] = {
     "command": "python tools/count.py --by shelf",
@@ -219,7 +221,7 @@ SEARCH: dict[str, Any] = {
     "citation_refs": [_f("notice_31_cite.txt", "Notice 31, paragraph 2")],
     "ranking_signal": "date",
     "search_time_range": "2026",
-    "search_error": "none",
+    "search_error": "index busy",
 }
 APP: dict[str, Any] = {
     "service_name": "visitor desk",
@@ -317,6 +319,11 @@ FULL: dict[str, dict[str, Any]] = {
     "cross_system_event": MIXED,
 }
 """Every field of every event family, once."""
+
+
+def less(family: str, *names: str) -> dict[str, Any]:
+    """All fields of a family but some, which another step carries."""
+    return {name: value for name, value in FULL[family].items() if name not in names}
 
 
 def pick(family: str, *names: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from garden.model import Attempt, Step, Task, failed, step, user
-from garden.surfaces import DATABASE, MIXED, PHYSICAL, SOFTWARE, TABLE, pick
+from garden.surfaces import DATABASE, MIXED, PHYSICAL, SOFTWARE, less, pick
 
 SEEDS = (
     "shelf,species,packets\nA,Papaver rhoeas,40\nA,Nigella damascena,24\nB,Linum perenne,41\nC,Silene latifolia,23\n"
@@ -60,21 +60,70 @@ def _retry(command: str, came: str) -> Step:
     )
 
 
+def _seed_database() -> list[Step]:
+    bank = pick("database_event", "database_type", "database_name") | {"table_name": "packets", "query_type": "select"}
+    wrong = "SELECT shelff, SUM(packets) FROM packets GROUP BY shelff;"
+    error = pick("database_event", "db_error_code", "db_error_message")
+    count = wrong.replace("shelff", "shelf")
+    return [
+        failed(
+            "read", "database", "seedbank", wrong, "error: no such column: shelff", error_type="sql", **bank, **error
+        ),
+        step(
+            "read",
+            "database",
+            "seedbank",
+            count,
+            "A|64\nB|41\nC|23",
+            retry_of=6,
+            outcome="corrected",
+            row_count=3,
+            **bank,
+        ),
+        user("Shelf C moved to the annex; please count it too and note the move.", "new_constraint"),
+        step(
+            *("write", "database", "seedbank", DATABASE["query_ref"].content.strip(), "1 row changed"),
+            obs="shelf C: hall",
+            change="shelf C: annex",
+            **less("database_event", "db_error_code", "db_error_message"),
+        ),
+    ]
+
+
+def _seed_sheet() -> list[Step]:
+    full = less("structured_table_event", "spreadsheet_error")
+    error = pick("structured_table_event", "sheet_name", "spreadsheet_error")
+    return [
+        failed(
+            "write",
+            "spreadsheet",
+            "sheet",
+            "totals!A1:B4",
+            "#REF! in B5",
+            error_type="formula",
+            cell_range="A1:B4",
+            **error,
+        ),
+        step("write", "spreadsheet", "sheet", "totals!A1:B5", "5 rows written", change="sheet totals filled", **full),
+        step(
+            "verify",
+            "table",
+            None,
+            "sum of rows 2 to 4 of totals",
+            "128 = 128",
+            outcome="completed",
+            row_count=5,
+            column_count=2,
+        ),
+    ]
+
+
 def _seed_revised() -> list[Step]:
     run = "python tools/count.py --by shelf"
     return [
         *_seed_start(),
         _retry(run, "A 64\nB 41\nall 105"),
-        step(
-            "read",
-            "database",
-            "seedbank",
-            DATABASE["query_ref"].content,
-            "A|64\nB|41\nC|23",
-            obs="seed bank open",
-            **DATABASE,
-        ),
-        user("Shelf C moved to the annex; please count it too.", "new_constraint"),
+        *_seed_database(),
         step(
             "edit",
             "codebase",
@@ -95,17 +144,7 @@ def _seed_revised() -> list[Step]:
             latency_ms=84.0,
             outcome="completed",
         ),
-        step("write", "spreadsheet", "sheet", "totals!A1:B5", "5 rows written", change="sheet totals filled", **TABLE),
-        step(
-            "verify",
-            "table",
-            None,
-            "sum of rows 2 to 4 of totals",
-            "128 = 128",
-            outcome="completed",
-            row_count=5,
-            column_count=2,
-        ),
+        *_seed_sheet(),
         *_seed_end(WHOLE, 128),
     ]
 
@@ -446,7 +485,8 @@ def pond() -> Task:
 def moss() -> Task:
     """Files whose bytes are not what their names say."""
 
-    def steps(found: str) -> list[Step]:
+    def steps(found: str, text: str) -> list[Step]:
+        hunt = {"search_provider": "garden archive"}
         return [
             user("Turn the moss notes into species.json."),
             step(
@@ -458,15 +498,25 @@ def moss() -> Task:
                 file_path="input/notes.txt",
                 file_operation="read",
             ),
+            failed(
+                "search",
+                "search",
+                "archive",
+                "Tortula",
+                "error: index busy",
+                error_type="busy",
+                **hunt,
+                search_error="index busy",
+            ),
             step(
                 "search",
                 "search",
                 "archive",
                 "Tortula muralis",
                 "1 hit",
-                search_provider="garden archive",
                 query="Tortula muralis",
                 result_count=1,
+                **hunt,
             ),
             step(
                 "write",
@@ -482,13 +532,14 @@ def moss() -> Task:
                 "cli",
                 "shell",
                 "python -m json.tool species.json",
-                found,
+                text,
                 command="python -m json.tool species.json",
                 exit_code=0,
             ),
             step("answer", "unknown", None, None, f"Found {found}.", outcome="completed"),
         ]
 
+    two, three = '["Tortula", "Bryum"]\n', '["Tortula", "Bryum", "Mnium"]\n'
     return Task(
         "moss-survey-notes",
         "better",
@@ -499,17 +550,17 @@ def moss() -> Task:
         [("all species", "Every moss of the notes is in the file.", 1.0)],
         {
             "baseline": Attempt(
-                steps("two species"),
+                steps("two species", two.strip()),
                 [0.5],
                 "Two species.",
-                {"species.json": '["Tortula", "Bryum"]\n', "log.txt": "two\n"},
+                {"species.json": two, "log.txt": "two\n"},
                 passed=False,
             ),
             "revised": Attempt(
-                steps("three species"),
+                steps("three species", three.strip()),
                 [1.0],
                 "Three species.",
-                {"species.json": '["Tortula", "Bryum", "Mnium"]\n'},
+                {"species.json": three},
                 passed=True,
             ),
         },

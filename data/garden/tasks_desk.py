@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from garden.model import Attempt, Step, Task, failed, step, user
-from garden.surfaces import API, APP, ASYNC, DOCUMENT, HANDOFF, MCP, MEDIA, MESSAGE, SEARCH, UI, pick
+from garden.surfaces import API, APP, DOCUMENT, HANDOFF, MEDIA, MESSAGE, SEARCH, less, pick
 
 
 def _letter(tone: str) -> list[Step]:
@@ -106,8 +106,22 @@ def visitors() -> Task:
     """A single attempt with secrets and private paths in what the tools printed."""
     steps = [
         user("Show the fern house closing on the visit page and write change.md."),
-        step("search", "search", "archive", SEARCH["query"], "2 notices", **SEARCH),
-        step("read", "browser", "kiosk_browser", "open the visit page", "page shown, map hidden", **UI),
+        step(
+            "search",
+            "search",
+            "archive",
+            SEARCH["query"],
+            "2 notices",
+            **less("search_retrieval_event", "search_error"),
+        ),
+        step(
+            "execute",
+            "browser",
+            "kiosk_browser",
+            "click Show map",
+            "map shown, 14 pins",
+            **less("ui_interaction_event", "input_text"),
+        ),
         step("read", "api", "http", "GET /v2/tours", "2 tours", **API),
         step("edit", "saas_app", "deskboard", "VD-204: in review", "state changed", **APP),
         failed(
@@ -133,9 +147,10 @@ def visitors() -> Task:
             "execute",
             "computer_use",
             "kiosk",
-            "tap Show map",
-            "map shown",
-            **pick("ui_interaction_event", "ui_surface", "screenshot_ref"),
+            "type fern house",
+            "1 pin left",
+            action_type="type",
+            **pick("ui_interaction_event", "ui_surface", "screenshot_ref", "input_text"),
         ),
         step("verify", "browser", "kiosk_browser", "reload", "closing shown", action_type="reload"),
         step("answer", "unknown", None, None, "The closing is on the page in staging.", outcome="completed"),
@@ -156,36 +171,35 @@ def visitors() -> Task:
 
 def _labels(check: str, *, asked: bool) -> list[Step]:
     mcp = pick("mcp_interaction_event", "mcp_server", "mcp_result_ref")
-    job = pick("async_workflow_event", "trigger_type")
+    elsewhere = ("mcp_resource_uri", "mcp_prompt_name", "mcp_error_code", "mcp_error_message")
+    tool = less("mcp_interaction_event", *elsewhere)
+    queue = pick(
+        "async_workflow_event", "queue_name", "message_id", "delivery_status", "dead_letter_ref", "trigger_type"
+    )
+    hook = pick("async_workflow_event", "webhook_id", "callback_status", "callback_url_ref", "event_id", "trigger_type")
+    job = less("async_workflow_event", *queue, *hook, "schedule_id") | {"trigger_type": "queue"}
     tail = [user("Please use the accepted names.", "correction")] if asked else []
     return [
         user("Print three orchid labels; names.csv lists what was printed."),
         step("plan", "other_tool", "hand_over", "give the names to a second reader", check, **HANDOFF),
         *tail,
-        step("read", "mcp_tool", "resolve_name", "Vanda coerulia", "accepted: Vanda coerulea", **MCP),
-        step(
-            "read",
-            "mcp_resource",
-            "plantnames",
-            "plantnames://accepted/vanda",
-            "Vanda coerulea",
-            **mcp,
-            mcp_capability_type="resource",
+        failed(
+            *("read", "mcp_tool", "resolve_name", "Vanda", "error: three names match"),
+            error_type="ambiguous",
+            **pick("mcp_interaction_event", "mcp_server", "mcp_tool_name", "mcp_error_code", "mcp_error_message"),
         ),
-        step("select", "mcp_prompt", "name_review", "three names", "review text", **mcp, mcp_capability_type="prompt"),
+        step("read", "mcp_tool", "resolve_name", "Vanda coerulia", "accepted: Vanda coerulea", **tool),
         step(
-            "execute",
-            "queue",
-            "label_queue",
-            "3 labels",
-            "queued",
-            queue_name="labels",
-            message_id="msg-9",
-            delivery_status="delivered",
-            **job,
+            *("read", "mcp_resource", "plantnames", "plantnames://accepted/vanda", "Vanda coerulea"),
+            **(mcp | {"mcp_capability_type": "resource", "mcp_resource_uri": "plantnames://accepted/vanda"}),
         ),
-        step("execute", "async_job", "printer", "job-310", "done", **ASYNC),
-        step("verify", "webhook", "callback", "wh-2", "200", webhook_id="wh-2", callback_status="200", **job),
+        step(
+            *("select", "mcp_prompt", "name_review", "three names", "review text"),
+            **(mcp | {"mcp_capability_type": "prompt", "mcp_prompt_name": "name_review"}),
+        ),
+        step("execute", "queue", "label_queue", "3 labels", "queued", **queue),
+        step("execute", "async_job", "printer", "job-310", "done", **job),
+        step("verify", "webhook", "callback", "wh-2", "200", **hook),
         step("answer", "unknown", None, None, f"Three labels, {check}.", outcome="completed"),
     ]
 
@@ -219,7 +233,7 @@ def labels() -> Task:
             ("private name check", "The third name matches the hidden list.", 0.2),
         ],
         {
-            "baseline": attempt("names unread", 0.2, "Vanda coerulia", asked=False),
+            "baseline": attempt("one name read", 0.2, "Vanda coerulia", asked=False),
             "revised": attempt("names read once", 0.6, "Vanda coerulea?", asked=True),
             "apprentice_with_lessons": attempt("names read twice", 1.0, "Vanda coerulea", asked=True),
         },

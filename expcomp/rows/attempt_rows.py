@@ -149,7 +149,6 @@ def rollout(c: Context) -> pl.DataFrame:
             n_steps="n_steps_done",
             _unreadable=pl.col("trace_ref").is_null() & (pl.col("source_format") == "packages"),
         )
-        .with_columns(_issue=pl.lit(None, dtype=pl.String))
     )
 
 

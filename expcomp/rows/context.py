@@ -84,21 +84,25 @@ class Context:
         )
 
     @cached_property
-    def next_attempt(self) -> pl.DataFrame:
-        """(attempt_id, next_attempt_id): by the review loop where it says, else by start time within the package."""
-        order = (
+    def order(self) -> pl.DataFrame:
+        """(package_id, attempt_id, order): attempts of a package in the order in which they began."""
+        return (
             self.attempts.filter(pl.col("source_format") == "packages")
             .sort("package_id", "started_at", "attempt_kind", maintain_order=True, nulls_last=True)
-            .select("attempt_id", by_time=pl.col("attempt_id").shift(-1).over("package_id"))
+            .select("package_id", "attempt_id", order=pl.int_range(pl.len()).over("package_id"))
         )
-        loop = (
-            self.tables["loops"]
-            .filter(pl.col("attempt_id").is_not_null())
-            .unique("attempt_id", keep="first", maintain_order=True)
+
+    @cached_property
+    def next_attempt(self) -> pl.DataFrame:
+        """(attempt_id, next_attempt_id): by the review loop where it says, else by start time within the package."""
+        by_time = self.order.select("attempt_id", by_time=pl.col("attempt_id").shift(-1).over("package_id"))
+        loop = self.tables["loops"].filter(pl.col("attempt_id").is_not_null())
+        loop = loop.unique("attempt_id", keep="first", maintain_order=True).select(
+            "attempt_id", by_loop="next_attempt_id"
         )
-        return order.join(
-            loop.select("attempt_id", by_loop="next_attempt_id"), on="attempt_id", how="left", maintain_order="left"
-        ).select("attempt_id", next_attempt_id=pl.coalesce("by_loop", "by_time"))
+        return by_time.join(loop, on="attempt_id", how="left", maintain_order="left").select(
+            "attempt_id", next_attempt_id=pl.coalesce("by_loop", "by_time")
+        )
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
     @cached_property
@@ -112,6 +116,7 @@ class Context:
         calls = pl.col("tool_calls").list.len().fill_null(0)
         came = pl.col("observations").list.len().fill_null(0)
         own = ~recorded.fill_null(value=False)
+        by_tool: pl.Expr = pl.when(pl.col("tool").is_not_null()).then(pl.lit("tool"))
         if steps.select(own.any()).item():
             call_text = pl.col("tool_calls").list.eval(
                 pl.struct(
@@ -143,9 +148,11 @@ class Context:
                 .when(answered)
                 .then("next_content")
             )
-            source: pl.Expr = pl.when((came > 0) | recorded).then(pl.lit("tool")).when(answered).then(pl.lit("user"))
+            source: pl.Expr = (
+                pl.when(recorded).then(by_tool).when(came > 0).then(pl.lit("tool")).when(answered).then(pl.lit("user"))
+            )
         else:
-            action, response, source = pl.col("input"), pl.col("output"), pl.lit("tool")
+            action, response, source = pl.col("input"), pl.col("output"), by_tool
         steps = (
             steps.with_columns(
                 next_source=pl.col("source").cast(pl.String).shift(-1).over("attempt_id"),

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def shared_prefix(c: Context, members: pl.DataFrame) -> pl.DataFrame:
-    """Number of opening messages that all attempts of a group have in common.
+    """Number of opening messages that all attempts of a group share and after which each goes on with a turn of its agent.
+
+    Where the attempts part in an answer of the environment, the cut goes back to before the turn it answers, so that no
+    continuation begins with what the agent did not write. Where no such turn exists, all shared messages count.
 
     Args:
         c: Context with the messages.
@@ -25,20 +28,25 @@ def shared_prefix(c: Context, members: pl.DataFrame) -> pl.DataFrame:
     """
     size = members.group_by("group", maintain_order=True).agg(n=pl.len())
     lines = members.join(
-        c.messages.select("attempt_id", "message_index", "signature"),
+        c.messages.select("attempt_id", "signature", "by_model"),
         on="attempt_id",
         how="inner",
         maintain_order="left_right",
     )
+    all_there = pl.col("seen") == pl.col("n")
     at = (
-        lines.with_columns(position=pl.int_range(pl.len()).over("group", "attempt_id"))
+        lines.with_columns(position=pl.int_range(pl.len(), dtype=pl.Int32).over("group", "attempt_id"))
         .group_by("group", "position", maintain_order=True)
-        .agg(distinct=pl.col("signature").n_unique(), seen=pl.len())
+        .agg(distinct=pl.col("signature").n_unique(), seen=pl.len(), spoken=pl.col("by_model").all())
         .join(size, on="group", how="left", maintain_order="left")
         .sort("group", "position")
-        .with_columns(same=((pl.col("distinct") == 1) & (pl.col("seen") == pl.col("n"))).cum_min().over("group"))
+        .with_columns(same=((pl.col("distinct") == 1) & all_there).cum_min().over("group"))
+        .with_columns(reached=pl.col("same").shift(1, fill_value=True).over("group"))
     )
-    return at.group_by("group", maintain_order=True).agg(n_shared=pl.col("same").sum().cast(pl.Int32))
+    turn = pl.col("position").filter(pl.col("reached") & pl.col("spoken") & all_there).max()
+    return at.group_by("group", maintain_order=True).agg(
+        n_shared=pl.coalesce(turn, pl.col("same").sum().cast(pl.Int32))
+    )
 
 
 def preference(c: Context) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Families from judgements: criteria, verdicts, failures, feedback, changes of the task."""
+"""Families from judgements: criteria, verdicts, feedback, changes of the task."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from expcomp.rows.family import EVIDENCE, RowFamily, refs
+from expcomp.rows.family import EVIDENCE, RowFamily
 from expcomp.tables.families import BY_NAME
 
 if TYPE_CHECKING:
@@ -118,112 +118,6 @@ def verifier(c: Context) -> pl.DataFrame:
     )
 
 
-def failure(c: Context) -> pl.DataFrame:
-    """One row for each failed criterion of an attempt and for each failed or blocked step."""
-    return pl.concat([_failed_criteria(c), _failed_steps(c)], how="diagonal")
-
-
-def _failed_criteria(c: Context) -> pl.DataFrame:
-    grades = c.tables["grades"]
-    primary = grades.filter(pl.col("is_primary") & (pl.col("failed_criteria").list.len() > 0))
-    private = c.tables["rubric_items"].filter(pl.col("verifier_only").fill_null(value=False))
-    hidden = pl.concat(
-        [
-            private.select("package_id", criterion="rubric_item_id"),
-            private.select("package_id", criterion="criterion_name"),
-        ]
-    ).unique(maintain_order=True)
-    own = grades.filter(~pl.col("is_primary") & pl.col("rubric_item_id").is_not_null()).unique(
-        ["attempt_id", "rubric_item_id"], keep="first", maintain_order=True
-    )
-    said = (
-        c.tables["feedback"]
-        .filter((pl.col("kind") == "evaluator") & ~pl.col("simulated"))
-        .unique("attempt_id", keep="first", maintain_order=True)
-        .select("attempt_id", feedback="content", feedback_ref="source_ref")
-    )
-    frame = (
-        c.attempts.select("package_id", "task_id", "attempt_id", "instruction", "label_strength", "issue")
-        .join(
-            primary.select("attempt_id", "failed_criteria", "source_ref"),
-            on="attempt_id",
-            how="inner",
-            maintain_order="left",
-        )
-        .explode("failed_criteria", empty_as_null=False)
-        .rename({"failed_criteria": "criterion"})
-        .join(
-            own.select("attempt_id", "rationale", criterion="rubric_item_id"),
-            on=["attempt_id", "criterion"],
-            how="left",
-            maintain_order="left",
-        )
-        .join(said, on="attempt_id", how="left", maintain_order="left")
-        .join(c.next_attempt, on="attempt_id", how="left", maintain_order="left")
-        .join(
-            own.filter(pl.col("passed").fill_null(value=False)).select(
-                next_attempt_id="attempt_id", criterion="rubric_item_id", fixed=pl.lit(value=True)
-            ),
-            on=["next_attempt_id", "criterion"],
-            how="left",
-            maintain_order="left",
-        )
-        # Private criteria stay in flagged evaluation rows.
-        .join(hidden, on=["package_id", "criterion"], how="anti", maintain_order="left")
-    )
-    rows = frame.select(
-        "package_id",
-        "task_id",
-        "attempt_id",
-        "instruction",
-        "criterion",
-        "rationale",
-        "feedback",
-        refs("source_ref", "feedback_ref"),
-        failure_kind=pl.lit("criterion"),
-        fixed_by_attempt_id=pl.when(pl.col("fixed").fill_null(value=False)).then("next_attempt_id"),
-        _issue="issue",
-        _label_strength="label_strength",
-        _discriminator=pl.concat_str(pl.lit("criterion:"), "criterion"),
-    )
-    return c.cite(rows)
-
-
-def _failed_steps(c: Context) -> pl.DataFrame:
-    steps = c.agent_steps
-    fixed = steps.filter(pl.col("retry_of").is_not_null() & pl.col("success").fill_null(value=False)).unique(
-        ["attempt_id", "retry_of"], keep="first", maintain_order=True
-    )
-    return (
-        steps.filter("is_error")
-        .join(
-            fixed.select("attempt_id", step_number="retry_of", fixed_by_step_index="step_index"),
-            on=["attempt_id", "step_number"],
-            how="left",
-            maintain_order="left",
-        )
-        .select(
-            "package_id",
-            "task_id",
-            "attempt_id",
-            "step_index",
-            *EVIDENCE,
-            "instruction",
-            "error_type",
-            "error_message",
-            "error_code",
-            "fixed_by_step_index",
-            failure_kind=pl.lit("step"),
-            agent_action="action",
-            observed_result="response",
-            outcome=pl.col("outcome").cast(pl.String),
-            _duplicate=pl.col("duplicate_of").is_not_null(),
-            _label_strength=pl.lit(0.25),
-            _discriminator=pl.lit("step"),
-        )
-    )
-
-
 def critique(c: Context) -> pl.DataFrame:
     """One row for each piece of feedback that a later attempt followed: critique, deliverables before and after, change of score."""
     files = deliverables(c)
@@ -325,7 +219,6 @@ def task_variant(c: Context) -> pl.DataFrame:
 RECORD_FAMILIES: tuple[RowFamily, ...] = (
     RowFamily(BY_NAME["evaluation_example"], ("rubric_items", "grades", "attempts"), evaluation),
     RowFamily(BY_NAME["verifier_example"], ("grades", "attempts", "artifacts"), verifier),
-    RowFamily(BY_NAME["failure_case"], ("grades", "steps", "feedback"), failure),
     RowFamily(BY_NAME["critique_revision_pair"], ("feedback", "attempts", "artifacts"), critique),
     RowFamily(BY_NAME["task_variant"], ("steps",), task_variant),
 )

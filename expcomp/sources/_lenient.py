@@ -51,7 +51,7 @@ def loads(data: bytes) -> tuple[Any, list[Problem]]:
         what = getattr(error, "msg", str(error))
         return None, [
             *problems,
-            Problem("bad_json", f"is not JSON: {what} at character {offset} of {len(data)}", offset),
+            Problem("bad_json", f"is not JSON ({what}; character {offset} of {len(data)})", offset),
         ]
     try:
         orjson.loads(data)

@@ -10,6 +10,7 @@ import polars as pl
 from expcomp.errors import SourceError
 from expcomp.sources._contract import Frames, ReadOptions, Unit
 from expcomp.sources.registry import SOURCES, discover
+from expcomp.sources.surfaces import with_surfaces
 from expcomp.sources.traceset import TraceSet
 from expcomp.tables import vocab as v
 from expcomp.tables.core import CORE, DIAGNOSTICS
@@ -53,6 +54,7 @@ def read_units(units: Sequence[Unit], options: ReadOptions | None = None) -> Fra
         if own:
             parts.append(source.read(own, options))
     frames = {name: pl.concat([p[name] for p in parts]) if parts else table.empty() for name, table in CORE.items()}
+    frames["steps"] = with_surfaces(frames["steps"])
     frames["diagnostics"] = pl.concat([frames["diagnostics"], _duplicate_tasks(frames["attempts"])])
     frames["tasks"] = frames["tasks"].unique("task_id", keep="first", maintain_order=True)
     return frames

@@ -219,7 +219,9 @@ FAMILIES: tuple[Family, ...] = (
         {
             "failure_kind": text("criterion, or step"),
             "instruction": text("the task"),
-            "criterion": text("criterion that failed"),
+            "criterion": text("id of the criterion that failed"),
+            "criterion_name": text("its short name"),
+            "criterion_description": text("what it asks"),
             "rationale": text("the grader's words"),
             "feedback": text("feedback on this attempt"),
             "agent_action": text("step: what the agent did"),
@@ -252,6 +254,7 @@ FAMILIES: tuple[Family, ...] = (
         uses=("evaluation", "sft"),
         input=("base_instruction",),
         target=("variant_instruction",),
+        dedupe=True,
     ),
     Family(
         "environment_response_pair",
@@ -338,6 +341,7 @@ FAMILIES: tuple[Family, ...] = (
         input=("prompt",),
         target=("transitions",),
         labelled=True,
+        gated_label=True,
     ),
     Family(
         "grpo_rollout_group",
@@ -382,7 +386,7 @@ FAMILIES: tuple[Family, ...] = (
             "score_change": real("after - before"),
         },
         core=("critique", "before", "after", "score_change"),
-        uses=("critique", "sft"),
+        uses=("critique",),
         input=("critique",),
         target=("after",),
         labelled=True,

@@ -131,8 +131,8 @@ def test_completeness_is_the_share_of_core_fields_that_are_there(tmp_path: Path)
     package(tmp_path, scores={"baseline": 0.4})
     found = rows(tmp_path, "environment_response_pair")
     by_step = dict(zip(found["step_index"], found["completeness"], strict=True))
-    # agent_action, response, state_before, state_after, success, started_at: steps 2 and 3 have no states, step 4 has success and time only.
-    assert by_step == pytest.approx({1: 1.0, 2: 4 / 6, 3: 4 / 6, 4: 2 / 6})
+    # agent_action, response, state_before, state_after, success, started_at: steps 2 and 3 have no states, step 4 no action either.
+    assert by_step == pytest.approx({1: 1.0, 2: 4 / 6, 3: 4 / 6, 4: 3 / 6})
 
 
 def test_quality_score_is_the_product_of_the_parts_that_exist(tmp_path: Path) -> None:

@@ -36,6 +36,28 @@ KINDS = (
     *("non_utf8_json", "bom_json", "bad_jsonl_line", "line_separator_jsonl", "huge_output", "nan_score"),
     *("score_over_max", "duplicate_package_task", "future_and_reversed_times"),
 )
+CODES = {
+    "missing_artifact": ["unresolved_ref"],
+    "dotdot_ref": ["bad_ref"],
+    "absolute_ref": ["bad_ref"],
+    "symlink_escape": ["symlink_refused"],
+    "hidden_ref": ["hidden_ref"],
+    "truncated_trace": ["bad_json"],
+    "truncated_grade": ["bad_json"],
+    "trace_is_list": ["trace_is_list"],
+    "empty_trace": ["empty_trace"],
+    "missing_attempt_file": ["missing_file"],
+    "non_object_step": ["not_an_object"],
+    "wrong_types": ["wrong_type"],
+    "duplicate_steps": ["duplicate_step"],
+    "non_utf8_text": ["not_utf8"],
+    "non_utf8_json": ["not_utf8"],
+    "bom_json": ["bom"],
+    "bad_jsonl_line": ["bad_json"],
+    "nan_score": ["score_not_finite"],
+    "score_over_max": ["score_out_of_scale"],
+    "future_and_reversed_times": ["time_reversed"],
+}
 HIDDEN = ("hidden-answer-orchid-73", "hidden-key-orchid-73", "fern-outside-73")
 
 
@@ -199,14 +221,31 @@ def test_no_package_is_given_up(compiled):
 
 
 @pytest.mark.parametrize(("package", "fault"), [(p, f) for p, f in FAULTS if f["reported"]])
-def test_diagnostics_name_the_file(compiled, package, fault):
-    lines = pl.read_parquet(compiled[0] / "diagnostics.parquet").filter(pl.col("package_id") == package)
-    assert fault["file"] in lines["source_uri"].to_list()
+def test_diagnostics_name_file_and_place(compiled, package, fault):
+    lines = pl.read_parquet(compiled[0] / "diagnostics.parquet")
+    lines = lines.filter((pl.col("package_id") == package) & (pl.col("source_uri") == fault["file"]))
+    codes = CODES[fault["kind"]]
+    found = lines.filter(pl.col("code").is_in(codes))
+    place = None if codes == ["symlink_refused"] else fault.get("step", fault.get("line", fault.get("element")))
+    assert found.height > 0, lines["code"].to_list()
+    assert place is None or place in found["source_pos"].to_list()
+
+
+def test_only_planted_faults_are_reported(compiled):
+    lines = pl.read_parquet(compiled[0] / "diagnostics.parquet").filter(pl.col("code") != "duplicate_task")
+    planted = {(package, fault["file"]) for package, fault in FAULTS if fault["reported"]}
+    assert set(lines.select("package_id", "source_uri").iter_rows()) == planted
+
+
+def test_the_twin_is_reported_once(compiled):
+    lines = pl.read_parquet(compiled[0] / "diagnostics.parquet").filter(pl.col("code") == "duplicate_task")
+    assert lines["package_id"].to_list() == ["tour-timetable-copy"]
 
 
 @pytest.mark.parametrize("needle", [*_garden().cores().values(), *_garden().private_paths().values(), *HIDDEN])
 def test_nothing_leaks(compiled, needle):
-    spellings = {needle, json.dumps(needle)[1:-1]}
+    once = json.dumps(needle)[1:-1]
+    spellings = {needle, once, json.dumps(once)[1:-1], json.dumps(json.dumps(once)[1:-1])[1:-1]}
     assert [f.name for f, text in _texts(compiled[0]) if any(s in text for s in spellings)] == []
 
 
@@ -255,7 +294,7 @@ def test_copied_steps_are_rejected(compiled):
 
 def test_retry_makes_a_step_pair(compiled):
     pairs = _rows(compiled[0], "rows", "preference_pair")
-    assert pairs.filter((pl.col("pair_level") == "step") & (pl.col("package_id") == "seed-packet-count")).height == 2
+    assert pairs.filter((pl.col("pair_level") == "step") & (pl.col("package_id") == "seed-packet-count")).height == 3
 
 
 def test_no_row_prefers_the_worse_attempt(compiled):

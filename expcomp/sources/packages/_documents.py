@@ -186,7 +186,7 @@ SIMULATED_REVIEWERS = frozenset({"simulated_for_test", "mentor_model_unavailable
 STEP_LABEL: Mapping[str, int] = {"positive": 1, "negative": -1, "neutral": 0}
 LABEL_SOURCES = frozenset({"grader", "verifier", "evaluator", "heuristic", "human_future"})
 
-# Surface when a step declares none: by a surface-specific field, then by a word of the tool name.
+# Surface when a step declares none: by a surface-specific field (then by a word of the tool name, see `sources.surfaces`).
 SURFACE_BY_FIELD: tuple[tuple[str, str], ...] = (
     ("mcp_tool_name", "mcp_tool"),
     ("mcp_resource_uri", "mcp_resource"),
@@ -211,48 +211,3 @@ SURFACE_BY_FIELD: tuple[tuple[str, str], ...] = (
     ("command", "cli"),
     ("file_path", "file"),
 )
-SURFACE_BY_TOOL: Mapping[str, str] = {
-    "bash": "cli",
-    "shell": "cli",
-    "terminal": "cli",
-    "exec": "cli",
-    "sql": "database",
-    "sqlite": "database",
-    "postgres": "database",
-    "http": "api",
-    "curl": "api",
-    "mcp": "mcp_tool",
-    "browser": "browser",
-    "grep": "search",
-    "search": "search",
-    "file": "file",
-    "editor": "file",
-    "git": "codebase",
-    "pytest": "codebase",
-    "email": "email",
-    "mail": "email",
-    "sheet": "spreadsheet",
-    "pdf": "pdf",
-}
-DOMAIN_BY_SURFACE: Mapping[str, str] = {
-    "cli": "terminal",
-    "file": "file",
-    "codebase": "codebase",
-    "api": "api",
-    "database": "database",
-    "spreadsheet": "spreadsheet",
-    "table": "spreadsheet",
-    "search": "search",
-    "browser": "browser",
-    "computer_use": "computer_use",
-    "mcp_tool": "mcp",
-    "mcp_resource": "mcp",
-    "mcp_prompt": "mcp",
-    "document": "multimodal",
-    "pdf": "multimodal",
-    "multimodal": "multimodal",
-    "device": "device",
-    "industrial": "industrial",
-    "physical": "physical",
-    "mixed": "mixed",
-}

@@ -91,8 +91,8 @@ def read_loops(p: Package, attempts: dict[str, AttemptReader]) -> None:
     if p.has("loops/loop_manifest.json") and folders:
         p.cite("loops/loop_manifest.json")
     rows = [row for folder in folders if (row := _iteration(p, folder, attempts)) is not None]
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
-        row["next_attempt_id"] = following["attempt_id"] if following else None
+    for i, row in enumerate(rows):
+        row["next_attempt_id"] = rows[i + 1]["attempt_id"] if i + 1 < len(rows) else None
         p.batch.add("loops", **row)
 
 

@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from expcomp.evidence.refs import evidence_id_expr, kind_of, visibility_of
+from expcomp.sources import surfaces
 from expcomp.sources.packages import _documents as docs
 from expcomp.sources.packages import _step
 from expcomp.sources.packages._attempt import StepRows
@@ -55,12 +56,7 @@ def _surface() -> tuple[pl.Expr, pl.Expr]:
     by_field = pl.coalesce(
         *(pl.when(detail.struct.field(f).is_not_null()).then(pl.lit(s)) for f, s in docs.SURFACE_BY_FIELD)
     )
-    by_tool = pl.coalesce(
-        *(
-            pl.when(pl.col("tool").str.contains(rf"(?i)(?:^|[^a-z0-9]){t}(?:$|[^a-z0-9])")).then(pl.lit(s))
-            for t, s in docs.SURFACE_BY_TOOL.items()
-        )
-    )
+    by_tool = surfaces.by_tool("tool")
     missing = pl.col("interaction_surface").is_null() & (pl.col("action") != "user_message")
     derived = pl.when(missing).then(pl.coalesce(by_field, by_tool)).cast(v.SURFACE)
     source = (
@@ -133,7 +129,7 @@ def steps_frame(rows: StepRows, labels: Mapping[tuple[str, int], Label]) -> pl.D
     ).with_columns(
         domain_=pl.coalesce(
             word("environment_domain", v.DOMAIN),
-            pl.col("surface_").cast(pl.String).replace_strict(docs.DOMAIN_BY_SURFACE, default=None).cast(v.DOMAIN),
+            surfaces.domain_of(pl.col("surface_")),
         )
     )
     call = pl.struct(
@@ -332,6 +328,7 @@ def attempts_frame(raw: pl.DataFrame, steps: pl.DataFrame, messages: pl.DataFram
     agent = (pl.col("source") == "agent") & pl.col("duplicate_of").is_null()
     counts = steps.group_by("attempt_id", maintain_order=True).agg(
         n_steps=agent.sum().cast(pl.Int32),
+        first_start=pl.col("started_at").min(),
         n_tool_calls=pl.col("tool_calls").filter(agent).list.len().sum().cast(pl.Int32),
         n_tool_errors=(pl.col("observations").filter(agent).list.first().struct.field("is_error")).sum().cast(pl.Int32),
     )
@@ -342,6 +339,7 @@ def attempts_frame(raw: pl.DataFrame, steps: pl.DataFrame, messages: pl.DataFram
         .join(talk, on="attempt_id", how="left", maintain_order="left")
         .with_columns(
             pl.col("n_steps", "n_tool_calls", "n_tool_errors", "n_messages").fill_null(0),
+            started_at=pl.coalesce("started_at", "first_start"),
             has_transcript=pl.col("n_messages").fill_null(0) > 0,
             duration_s=pl.when(pl.col("ended_at") >= pl.col("started_at")).then(
                 (pl.col("ended_at") - pl.col("started_at")).dt.total_microseconds() / 1e6

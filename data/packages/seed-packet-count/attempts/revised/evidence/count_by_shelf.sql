@@ -1,1 +1,0 @@
-SELECT shelf, SUM(packets) FROM packets GROUP BY shelf;

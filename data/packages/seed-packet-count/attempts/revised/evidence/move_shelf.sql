@@ -1,0 +1,1 @@
+UPDATE shelves SET place = 'annex' WHERE shelf = 'C';

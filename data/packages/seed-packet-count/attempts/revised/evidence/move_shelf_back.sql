@@ -1,0 +1,1 @@
+UPDATE shelves SET place = 'hall' WHERE shelf = 'C';
