@@ -181,7 +181,8 @@ def _record(frame: pl.DataFrame, number: int, repairs: int) -> dict[str, Any]:
 def _quality(family: Family) -> pl.Expr:
     """Measured parts only; the score is their product over the parts that exist."""
     fidelity = pl.when(pl.col("_cited") > 0).then(pl.col("_found") / pl.col("_cited"))
-    core = [present(n, family.columns[n].dtype).cast(pl.Float64) for n in family.core]
+    either = [(entry,) if isinstance(entry, str) else entry for entry in family.core]
+    core = [pl.any_horizontal(present(n, family.columns[n].dtype) for n in names).cast(pl.Float64) for names in either]
     completeness = pl.mean_horizontal(core) if core else pl.lit(1.0)
     strength = pl.col("_label_strength") if family.labelled else pl.lit(None, dtype=pl.Float64)
     score = fidelity.fill_null(1.0) * completeness * strength.fill_null(1.0)

@@ -88,7 +88,8 @@ def compile_paths(
             files = _publish_files(pool, results, found, staging, parts, options.check, progress)
             stages["publish"] = time.perf_counter() - clock
         parts.rmdir()
-        packages = list(dict.fromkeys(u.package_id for u in found.units))
+        seen = [u.package_id for u in found.units] + [p for r in results for p in r.packages]
+        packages = sorted(dict.fromkeys(seen))
         report = build_report(results, packages, Counter(d["code"] for d in found.diagnostics))
         manifest = _manifest(options, read, format, results, files)
         write_json(staging / "manifest.json", manifest)

@@ -118,7 +118,7 @@ def compile(ts: TraceSet, *, options: CompileOptions | None = None) -> Compilati
         rows = assemble(family, context, options)
         count_rows(result, name, rows)
         accepted[name], rejected[name] = rows.accepted, rows.rejected
-    packages = ts.packages or tuple(dict.fromkeys(frames["attempts"]["package_id"].to_list()))
+    packages = sorted({*ts.packages, *frames["attempts"]["package_id"].to_list()})
 
     return Compilation(Rows(accepted), Rows(rejected), frames, build_report([result], packages, Counter()))
 

@@ -56,6 +56,7 @@ class ShardResult:
     attempts: Counter[str] = field(default_factory=Counter)
     scores: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     rounds: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    packages: tuple[str, ...] = ()
     parts: dict[str, str] = field(default_factory=dict)
     fingerprint: str = ""
 
@@ -94,6 +95,7 @@ def run_shard(job: ShardJob) -> ShardResult:
     result.fingerprint = _fingerprint(frames)
     result.diagnostics.update(frames["diagnostics"]["code"].to_list())
     result.attempts.update(frames["attempts"]["source_format"].to_list())
+    result.packages = tuple(dict.fromkeys(frames["attempts"]["package_id"].to_list()))
     for name, frame in frames.items():
         result.tables[name] += frame.height
         _part(result, folder, name if name == "diagnostics" else f"tables/{name}", frame)

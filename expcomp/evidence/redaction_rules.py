@@ -1,4 +1,4 @@
-r"""The redaction rules as data: name, kind, pattern, prefilter literals, replacement.
+r"""The redaction rules as data: name, kind, pattern, prefilter, replacement.
 
 Patterns are Rust regexes, which know no look-around, so what must stand before a hit is a group that the replacement
 puts back. Text may be raw or JSON-encoded once or twice: a boundary is also an escape such as `\n` spelled out, and a
@@ -63,7 +63,7 @@ def _mixed(least: int, chars: str = "A-Za-z0-9+/_=-", letters: str = "A-Za-z+/_=
 _KEY_WORDS = (
     "api access secret auth private encryption signing account master shared subscription storage client".split()
 )
-_PASS = r"(?:pass(?:word|wd|phrase|code)|pwd|pswd)"
+_PASS = r"(?:pass(?:word|wd|phrase|code)|pwd|pswd)"  # noqa: S105  names of keys
 _TOKEN = rf"(?:token|secret|(?:{'|'.join(_KEY_WORDS)})[_-]?key(?:[_-]?base)?|credentials?)"
 _ANY_KEY = r"(?:[_-]key|[\"']key|auth|credentials?|signature|cookie|session)"
 _KEY_END = r"\\{0,4}[\"']?\]?"
@@ -132,7 +132,7 @@ _PEM = (
 
 _TAIL = "[A-Za-z0-9_-]"
 _HEADER_VALUE = "A-Za-z0-9+/_.~=-"
-_TOKEN_VALUE = "[A-Za-z0-9+/_=.~-]{8}"
+_TOKEN_VALUE = "[A-Za-z0-9+/_=.~-]{8}"  # noqa: S105  a pattern
 
 SECRET_RULES: tuple[RedactionRule, ...] = (
     RedactionRule("pem_block", "secret", "-----BEGIN [A-Z0-9 ]*PRIVATE KEY", _PEM, "<secret:pem_block>"),
@@ -280,7 +280,10 @@ _FOLDERS = (  # first folders whose name starts like an escape
     "Users users user Windows new net nas node repos? release root runner resources temp tmp team tools tests? "
     "bin build backup files? folder foo bar update usr vm var"
 ).split()
-_FIRST_FOLDER = rf"(?:(?:{'|'.join(_FOLDERS)})(?-u:\b)|[^nrtbfuvxNU0-9^+.@%&={_NOT_SEGMENT}]\w|[NU][a-z]|[^nrtbfuvxNUdDsSwWbBA-Z0-9{_NOT_SEGMENT}]\\)"
+_FIRST_FOLDER = (
+    rf"(?:(?:{'|'.join(_FOLDERS)})(?-u:\b)|[^nrtbfuvxNU0-9^+.@%&={_NOT_SEGMENT}]\w|[NU][a-z]"
+    rf"|[^nrtbfuvxNUdDsSwWbBA-Z0-9{_NOT_SEGMENT}]\\)"
+)
 
 
 def _drive_rules() -> tuple[RedactionRule, ...]:

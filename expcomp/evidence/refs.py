@@ -84,7 +84,7 @@ def normalise(ref: str) -> str | None:
 
 def is_hidden(ref: str) -> bool:
     """Whether a ref names a file that no agent and no row may see: a hidden folder or file, or the verifier's private rubric."""
-    return "hidden" in ref and _HIDDEN.search(ref) is not None or ref.endswith("verifier_private_rubric.json")
+    return ("hidden" in ref and _HIDDEN.search(ref) is not None) or ref.endswith("verifier_private_rubric.json")
 
 
 def visibility_of(column: str) -> pl.Expr:

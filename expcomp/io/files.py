@@ -10,7 +10,8 @@ from typing import NamedTuple
 from expcomp.errors import SourceError
 
 IGNORED = frozenset(
-    "node_modules .venv venv __pycache__ .pytest_cache .mypy_cache .ruff_cache .git .hg .svn .tox .nox dist build .idea .ipynb_checkpoints".split()
+    "node_modules .venv venv __pycache__ .pytest_cache .mypy_cache .ruff_cache "
+    ".git .hg .svn .tox .nox dist build .idea .ipynb_checkpoints".split()
 )
 """Folders that hold tools' files, never evidence."""
 

@@ -80,7 +80,8 @@ def markdown(table: Table) -> str:
     if table.name in BY_NAME:
         family = BY_NAME[table.name]
         lines += [f"One row: {family.grain}. Used for: {', '.join(family.uses)}.", ""]
-        lines += [f"Completeness counts: {', '.join(family.core)}.", ""] if family.core else []
+        core = ", ".join(c if isinstance(c, str) else " or ".join(c) for c in family.core)
+        lines += [f"Completeness counts: {core}.", ""] if core else []
     if table.keys:
         lines += [f"Key: {', '.join(table.keys)}.", ""]
     lines += ["| column | type | null | meaning |", "| --- | --- | --- | --- |"]

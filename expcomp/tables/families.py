@@ -46,7 +46,7 @@ class Family:
         grain: What one row stands for.
         description: One line for the dictionary.
         columns: Content columns.
-        core: Columns that count for completeness.
+        core: What counts for completeness: a column, or columns of which one is enough.
         uses: What trainers use it for.
         input: Columns of which at least one must hold something, else `missing_input`.
         target: The same for the target, else `missing_target`.
@@ -60,7 +60,7 @@ class Family:
     grain: str
     description: str
     columns: dict[str, Column]
-    core: tuple[str, ...] = ()
+    core: tuple[str | tuple[str, ...], ...] = ()
     uses: tuple[str, ...] = ()
     input: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ FAMILIES: tuple[Family, ...] = (
             "n_messages": small("messages"),
             "n_tool_calls": small("tool calls"),
         },
-        core=("messages", "score", "passed"),
+        core=("messages", "tools", "score", "passed"),
         uses=("sft",),
         input=("messages",),
         target=("messages",),
@@ -234,7 +234,12 @@ FAMILIES: tuple[Family, ...] = (
             "fixed_by_attempt_id": text("criterion: the attempt in which it holds"),
             "truncated": flag("a text was cut"),
         },
-        core=("criterion", "agent_action", "error_type", "error_message"),
+        core=(
+            "instruction",
+            ("criterion", "agent_action"),
+            ("rationale", "observed_result"),
+            ("fixed_by_attempt_id", "fixed_by_step_index"),
+        ),
         uses=("critique", "evaluation"),
         input=("criterion", "agent_action"),
         target=("rationale", "feedback", "criterion", "error_type", "error_message", "observed_result", "outcome"),

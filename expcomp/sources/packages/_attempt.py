@@ -247,7 +247,7 @@ class AttemptReader:
         doc = self.p.read_json(ref)
         if doc is None:
             return {}
-        self.p.cite(ref)
+        cited = self.p.cite(ref)
         report = self.p.reporter(ref)
         grade = co.typed(doc, docs.GRADE, report)
         # The scale counts when it is given; the peer's default of 1 is only taken when the file says nothing.
@@ -262,7 +262,7 @@ class AttemptReader:
                 "hidden_reference_leaked", ref, "the grader says that the hidden reference leaked", attempt_id=self.id
             )
         refs = [r for raw_ref in grade["evidence_refs"] if (r := self.p.ref(raw_ref, self.kind, ref, "evidence_refs"))]
-        shared = {"kind": kind, "grader": grade["model"] or word, "reliability": reliability, "source_ref": ref}
+        shared = {"kind": kind, "grader": grade["model"] or word, "reliability": reliability, "source_ref": cited}
         self.p.batch.add(
             "grades",
             attempt_id=self.id,
@@ -292,7 +292,7 @@ class AttemptReader:
             "score_issue": issue,
             "grade_kind": kind,
             "reliability": reliability,
-            "grade_ref": ref,
+            "grade_ref": cited,
         }
 
     def _criteria(self, items: Any, ref: str, shared: dict[str, Any]) -> None:
@@ -329,7 +329,7 @@ class AttemptReader:
         doc = self.p.read_json(ref)
         if doc is None:
             return
-        self.p.cite(ref)
+        cited = self.p.cite(ref)
         v = co.typed(doc, docs.VERDICT, self.p.reporter(ref))
         status = v["verification_status"]
         self.p.batch.add(
@@ -349,7 +349,7 @@ class AttemptReader:
             score_max=1.0,
             reliability=docs.RELIABILITY.get(status or ""),
             refs=[],
-            source_ref=ref,
+            source_ref=cited,
             metadata=co.json_text({k: x for k, x in v.items() if x not in (None, [])}),
         )
 
@@ -358,7 +358,7 @@ class AttemptReader:
         doc = self.p.read_json(ref)
         if doc is None:
             return
-        self.p.cite(ref)
+        cited = self.p.cite(ref)
         f = co.typed(doc, docs.FEEDBACK, self.p.reporter(ref))
         self.p.batch.add(
             "feedback",
@@ -370,7 +370,7 @@ class AttemptReader:
             content=f["feedback_summary"],
             suggestions=f["actionable_feedback"],
             failed_items=f["failed_rubric_items"],
-            source_ref=ref,
+            source_ref=cited,
             metadata=co.rest(doc, docs.FEEDBACK),
         )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from expcomp.errors import SourceError
 from expcomp.evidence.refs import is_hidden, normalise, problem
 from expcomp.evidence.resolve import resolve
-from expcomp.io.files import read_fast, walk
+from expcomp.io.files import Entry, read_fast, walk
 from expcomp.sources import _lenient
 
 if TYPE_CHECKING:
@@ -22,11 +22,14 @@ class Package:
 
     def __init__(self, unit: Unit, batch: Batch, options: ReadOptions) -> None:
         self.id = unit.package_id
+        self.folder = unit.path
+        self.options = options
         self.root = os.fspath(unit.path)
         self.batch = batch
         self.limit = options.max_file_bytes
         self.paths = walk(unit.path)
         self.names = frozenset(self.paths)
+        self.plain = Entry(is_symlink=False)
         self.cited: dict[str, None] = {}
         self._hashes: dict[str, tuple[int, str]] = {}
         self._refs: dict[tuple[str | None, str], tuple[str | None, str, str]] = {}
@@ -161,6 +164,11 @@ class Package:
         if raw in self.paths:
             return (raw, "hidden_ref", "is hidden; never opened") if is_hidden(raw) else (raw, "", "")
         bad = problem(raw)
+        if bad is not None and bad != "dotdot_ref":
+            # A path of the machine it was recorded on; what follows `/attempts/` or `/packages/` may name a file of ours.
+            found = resolve(raw, attempt=kind, paths=self.names)
+            if found.ref is not None and found.how == "exact":
+                return found.ref, "", ""
         if bad is not None:
             return None, "bad_ref", f"is not a path inside the package ({bad}); dropped"
         ref = normalise(raw)

@@ -36,9 +36,7 @@ def read_task(p: Package) -> str:
 
     task_id = first("task_id") or p.id
     source = next((r for r, d in ((spec_ref, spec_doc), (raw_ref, raw_doc)) if r and d), None)
-    for ref in (spec_ref, raw_ref):
-        if ref:
-            p.cite(ref)
+    cited = {ref: p.cite(ref) for ref in (spec_ref, raw_ref) if ref}
     metadata = {k: v for k, v in spec_doc.items() if k not in docs.TASK and v not in (None, [], {}, "")}
     p.batch.add(
         "tasks",
@@ -51,7 +49,7 @@ def read_task(p: Package) -> str:
         workflow_family=first("workflow_family", "task_family"),
         deliverables=first("output_requirements"),
         constraints=first("constraints"),
-        source_ref=source,
+        source_ref=cited[source] if source else None,
         metadata=co.json_text(metadata) if metadata else None,
     )
     return str(task_id)
@@ -63,7 +61,7 @@ def read_rubric(p: Package, task_id: str) -> None:
     doc = p.read_json(ref)
     if doc is None:
         return
-    p.cite(ref)
+    cited = p.cite(ref)
     rubric_id = co.typed(doc, docs.RUBRIC, p.reporter(ref))["rubric_id"]
     items = doc.get("rubric_items")
     for pos, item in enumerate(items if isinstance(items, list) else []):
@@ -79,7 +77,7 @@ def read_rubric(p: Package, task_id: str) -> None:
             task_id=task_id,
             rubric_id=rubric_id,
             position=pos,
-            source_ref=ref,
+            source_ref=cited,
             metadata=co.rest({k: v for k, v in item.items() if v not in (None, [], {})}, docs.RUBRIC_ITEM),
             **row,
         )
@@ -108,10 +106,9 @@ def _iteration(p: Package, folder: str, attempts: dict[str, AttemptReader]) -> d
         doc = p.read_json(ref)
         if doc is None:
             continue
-        p.cite(ref)
+        row[f"{stem}_ref"] = p.cite(ref)
         read[stem] = typed = co.typed(doc, fields, p.reporter(ref))
         row[stem] = co.json_text({k: v for k, v in typed.items() if v is not None and v != []})
-        row[f"{stem}_ref"] = ref
     packet, review = read.get("review_packet", {}), read.get("reviewer_feedback", {})
     parts = (packet.get("actual_outputs_ref") or "").split("/")
     reader = attempts.get(parts[1]) if len(parts) > 1 else None
@@ -147,7 +144,7 @@ def read_lessons(p: Package, attempts: dict[str, AttemptReader]) -> None:
     doc = p.read_json(ref)
     if doc is None:
         return
-    p.cite(ref)
+    cited = p.cite(ref)
     lesson = co.typed(doc, docs.LESSON, p.reporter(ref))
     for reader in attempts.values():
         if reader.native_ids & set(lesson["source_attempt_ids"]):
@@ -160,7 +157,7 @@ def read_lessons(p: Package, attempts: dict[str, AttemptReader]) -> None:
                 content=lesson["lesson_summary"],
                 suggestions=lesson["strategy_lessons"],
                 failed_items=lesson["common_failure_modes"],
-                source_ref=ref,
+                source_ref=cited,
             )
 
 

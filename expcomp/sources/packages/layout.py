@@ -37,6 +37,12 @@ def entry_names(folder: Path) -> frozenset[str]:
         return frozenset(e.name for e in entries)
 
 
+def folder_size(folder: Path) -> int:
+    """Bytes of the files right in a folder."""
+    with os.scandir(folder) as entries:
+        return sum(e.stat(follow_symlinks=False).st_size for e in entries if e.is_file(follow_symlinks=False))
+
+
 def task_key(folder: Path) -> str | None:
     """Task id that a package declares, read with as little work as possible; None when no task file can be read."""
     for ref in TASK_FILES:
@@ -73,4 +79,4 @@ def _empty(name: str) -> dict[str, str]:
     }
 
 
-__all__ = ["entry_names", "is_package", "package_units", "subfolders", "task_key"]
+__all__ = ["entry_names", "folder_size", "is_package", "package_units", "subfolders", "task_key"]

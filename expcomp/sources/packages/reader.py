@@ -11,6 +11,7 @@ from expcomp.sources._contract import Batch, Frames, ReadOptions, Unit
 from expcomp.sources.packages import _records, _shape, layout
 from expcomp.sources.packages._attempt import AttemptReader, StepRows
 from expcomp.sources.packages._package import Package
+from expcomp.sources.packages._release import is_bundle, is_release, record_packages
 from expcomp.tables.core import DIAGNOSTICS, STEPS
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Packages:
     """Package folders and run folders of them."""
 
     name = "packages"
-    summary = "workflow packages: task, rubric, attempts, grades, feedback, loops"
+    summary = "workflow packages (folders, runs, releases, bundles): task, rubric, attempts, grades, feedback, loops"
     carries = {  # noqa: RUF012 - read only, by contract of the protocol
         "system prompt": "in the trace",
         "tool schemas": "no",
@@ -36,8 +37,8 @@ class Packages:
     }
 
     def claims_folder(self, folder: Path, names: frozenset[str]) -> bool:
-        """A package, or a run folder whose `packages/` holds at least one."""
-        if layout.is_package(names):
+        """A package, a run folder whose `packages/` holds at least one, a release or a bundle."""
+        if layout.is_package(names) or is_release(names) or is_bundle(names):
             return True
         inner = folder / "packages"
         return (
@@ -53,7 +54,11 @@ class Packages:
         return False
 
     def units(self, path: Path, root: Path, found: Found) -> None:
-        """One unit for each package."""
+        """One unit for each package; a release or a bundle is one."""
+        names = layout.entry_names(path)
+        if not layout.is_package(names) and (is_release(names) or is_bundle(names)):
+            found.units.append(Unit(self.name, path, path.name, size=layout.folder_size(path)))
+            return
         layout.package_units(path, root, found, self.name)
 
     def read(self, units: Sequence[Unit], options: ReadOptions) -> Frames:
@@ -84,7 +89,16 @@ class Packages:
 
 
 def _read_one(unit: Unit, batch: Batch, rows: StepRows, options: ReadOptions) -> dict[tuple[str, int], Label]:
-    package = Package(unit, batch, options)
+    names = layout.entry_names(unit.path)
+    if layout.is_package(names):
+        return _read_package(Package(unit, batch, options), rows)
+    labels: dict[tuple[str, int], Label] = {}
+    for package in record_packages(unit, batch, options):
+        labels |= _read_package(package, rows)
+    return labels
+
+
+def _read_package(package: Package, rows: StepRows) -> dict[tuple[str, int], Label]:
     task_id = _records.read_task(package)
     _records.read_rubric(package, task_id)
     kinds = sorted({ref.split("/")[1] for ref in package.below("attempts") if ref.count("/") > 1})

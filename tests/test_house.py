@@ -1,0 +1,156 @@
+"""Rules of the house that a reader cannot see at a glance: checked over the source, not over its behaviour."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import ROOT, environment
+
+SOURCES = sorted((ROOT / "expcomp").rglob("*.py"))
+FORBIDDEN = {
+    "map_elements": "runs Python on every value",
+    "iter_rows": "runs Python on every row",
+    "drop_invalid_rows": "drops rows without a reason",
+    "map_batches": "leaves the engine",
+}
+
+
+def trees() -> Iterator[tuple[str, ast.AST]]:
+    for path in SOURCES:
+        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
+    """Method calls with the method's name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node, node.func.attr
+
+
+def needs_order(call: ast.Call, method: str) -> bool:
+    """Whether this is a join, group_by or unique of a frame: one whose order Polars leaves open unless it is stated."""
+    keywords = {k.arg for k in call.keywords}
+    if method == "join":
+        return bool(keywords & {"on", "left_on", "right_on", "how"})
+    receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if method == "unique" and isinstance(receiver, ast.Attribute) and receiver.attr in ("list", "arr"):
+        return True
+    return method == "group_by" or (method == "unique" and bool(call.args or keywords))
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(SOURCES) > 50
+    assert sum(needs_order(c, m) for _, t in trees() for c, m in calls(t)) > 50
+
+
+def test_the_order_check_sees_what_it_must() -> None:
+    code = "a.join(b, on='x'); ','.join(c); p.list.join('-'); d.group_by('k'); e.unique('k'); f.unique(); g.list.unique()"
+    assert [needs_order(c, m) for c, m in calls(ast.parse(code))].count(True) == 4
+
+
+def test_joins_groups_and_uniques_state_their_order() -> None:
+    silent = [
+        f"{name}:{call.lineno}: {method}"
+        for name, tree in trees()
+        for call, method in calls(tree)
+        if needs_order(call, method) and "maintain_order" not in {k.arg for k in call.keywords}
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("word", FORBIDDEN)
+def test_a_word_that_is_never_used(word: str) -> None:
+    used = [f"{name}:{node.lineno}" for name, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == word]
+    used += [f"{name}:{node.value.lineno}" for name, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == word]
+    assert used == [], FORBIDDEN[word]
+
+
+def test_no_identity_rests_on_the_hash_of_polars() -> None:
+    assert [f"{name}:{c.lineno}" for name, tree in trees() for c, m in calls(tree) if m in ("hash", "hash_rows")] == []
+
+
+def test_rows_become_python_objects_only_on_the_command_line() -> None:
+    used = [f"{name}:{c.lineno}" for name, tree in trees() for c, m in calls(tree) if m in ("to_dicts", "rows", "rows_by_key")]
+    assert [u for u in used if not u.startswith("expcomp/cli/")] == []
+
+
+def test_nothing_is_pickled_or_evaluated() -> None:
+    names = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec", "__import__")
+    ]
+    imported = [f"{name}: pickle" for name, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Import) and any(a.name == "pickle" for a in node.names)]
+    assert names + imported == []
+
+
+def test_no_string_in_the_source_has_an_invalid_escape() -> None:
+    # Compiled afresh: a cached bytecode file hides the warning.
+    code = "import sys, pathlib\nfor p in sys.argv[1:]: compile(pathlib.Path(p).read_text('utf-8'), p, 'exec')"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code, *map(os.fspath, SOURCES)], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def modules_after(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"], capture_output=True, text=True, check=True, env=environment(), timeout=60
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("heavy", ["polars", "pandera", "pyarrow", "numpy", "rich", "typer", "msgspec"])
+def test_importing_the_package_imports_nothing_heavy(heavy: str) -> None:
+    assert heavy not in modules_after("import expcomp")
+
+
+def test_every_public_name_can_be_imported() -> None:
+    import expcomp
+
+    assert [n for n in expcomp.__all__ if getattr(expcomp, n, None) is None] == []
+    assert dir(expcomp) == sorted(expcomp.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    import expcomp
+
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = expcomp.no_such_name
+
+
+def test_imports_only_go_down() -> None:
+    tool = Path(sys.executable).with_name("lint-imports")
+    if not tool.exists():
+        pytest.skip("import-linter is not installed")
+    done = subprocess.run([tool, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False, env=environment(), timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_pandera_runs_on_its_polars_backend() -> None:
+    assert "PANDERA_USE_NARWHALS_BACKEND" not in os.environ
+    assert [p.name for p in SOURCES if "PANDERA_USE_NARWHALS_BACKEND" in p.read_text("utf-8")] == []
+
+
+def test_no_file_of_the_repository_holds_a_path_of_this_machine() -> None:
+    done = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode:
+        pytest.skip("not a git clone")
+    beside = [p for p in ROOT.parent.iterdir() if p.is_dir()] if len(ROOT.parts) > 2 else []
+    needles = [os.fspath(p).encode() for p in (ROOT, *beside, Path(sys.prefix)) if len(p.parts) > 2]
+    pattern = re.compile(b"|".join(map(re.escape, needles)) + rb"(?![A-Za-z0-9_-])")
+    paths = [ROOT / n for n in done.stdout.splitlines()]
+    assert [p.name for p in paths if p.is_file() and pattern.search(p.read_bytes())] == []
+
+
+def test_every_module_of_the_package_has_a_docstring_and_modern_annotations() -> None:
+    bare = [name for name, tree in trees() if ast.get_docstring(tree) is None]
+    old = [p.name for p in SOURCES if "from __future__ import annotations" not in p.read_text("utf-8")]
+    assert bare + old == []
