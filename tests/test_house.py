@@ -19,7 +19,6 @@ FORBIDDEN = {
     "map_elements": "runs Python on every value",
     "iter_rows": "runs Python on every row",
     "drop_invalid_rows": "drops rows without a reason",
-    "map_batches": "leaves the engine",
 }
 
 
@@ -82,17 +81,6 @@ def test_rows_become_python_objects_only_on_the_command_line() -> None:
     assert [u for u in used if not u.startswith("expcomp/cli/")] == []
 
 
-def test_nothing_is_pickled_or_evaluated() -> None:
-    names = [
-        f"{name}:{node.lineno}"
-        for name, tree in trees()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("eval", "exec", "__import__")
-    ]
-    imported = [f"{name}: pickle" for name, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Import) and any(a.name == "pickle" for a in node.names)]
-    assert names + imported == []
-
-
 def test_no_string_in_the_source_has_an_invalid_escape() -> None:
     # Compiled afresh: a cached bytecode file hides the warning.
     code = "import sys, pathlib\nfor p in sys.argv[1:]: compile(pathlib.Path(p).read_text('utf-8'), p, 'exec')"
@@ -148,9 +136,3 @@ def test_no_file_of_the_repository_holds_a_path_of_this_machine() -> None:
     pattern = re.compile(b"|".join(map(re.escape, needles)) + rb"(?![A-Za-z0-9_-])")
     paths = [ROOT / n for n in done.stdout.splitlines()]
     assert [p.name for p in paths if p.is_file() and pattern.search(p.read_bytes())] == []
-
-
-def test_every_module_of_the_package_has_a_docstring_and_modern_annotations() -> None:
-    bare = [name for name, tree in trees() if ast.get_docstring(tree) is None]
-    old = [p.name for p in SOURCES if "from __future__ import annotations" not in p.read_text("utf-8")]
-    assert bare + old == []

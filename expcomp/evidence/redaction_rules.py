@@ -70,12 +70,12 @@ _KEY_END = r"\\{0,4}[\"']?\]?"
 _GAP = r"[ \t]{0,3}"
 _SEP = rf"{_GAP}(?:=>|:=|={{1,3}}|:){_GAP}"
 _OPEN = r"[A-Za-z]?\\{0,4}[\"'`]?"
-_STOP = r"($|\.?[\s\"'`\\,;&<>)}\]|]|\.$)"
-_BARE = r"[^\s\"'`\\,;&<>(){}\[\]|]"  # a value without quotes
+_STOP = r"($|\.?[\s\x00-\x1f\"'`\\,;&<>)}\]|]|\.$)"
+_BARE = r"[^\s\x00-\x1f\"'`\\,;&<>(){}\[\]|]"  # a value without quotes
 _BARE_PLAIN = r"[A-Za-z\x{80}-\x{10FFFF}_.:=/]"
-_BARE_SPECIAL = r"[^A-Za-z\x{80}-\x{10FFFF}_.:=/\s\"'`\\,;&<>(){}\[\]|]"
+_BARE_SPECIAL = r"[^A-Za-z\x{80}-\x{10FFFF}_.:=/\s\x00-\x1f\"'`\\,;&<>(){}\[\]|]"
 _BARE_FIRST = (
-    r"[^A-Za-z\x{80}-\x{10FFFF}_.:=/\s\"'`\\,;&<>(){}\[\]|$*%~@-]"  # `$x`, `%s`, `***`, `@file` are not secrets
+    r"[^A-Za-z\x{80}-\x{10FFFF}_.:=/\s\x00-\x1f\"'`\\,;&<>(){}\[\]|$*%~@-]"  # `$x`, `%s`, `***`, `@file` are not secrets
 )
 _BARE_PASSWORD = (
     rf"(?:{_BARE_FIRST}{_BARE}{{5,}}|[A-Za-z\x{{80}}-\x{{10FFFF}}_](?:"

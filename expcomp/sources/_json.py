@@ -68,26 +68,65 @@ def peek(head: bytes) -> Shape:
 
 
 def load_json(data: bytes) -> tuple[Any, list[Problem]]:
-    """The document in `data`, or None, and what was wrong with it."""
+    """The document in `data`, or None, and what was wrong with it. Files start with a mark, hold stray bytes, NaN or half an object."""
+    try:
+        document = orjson.loads(data)
+        # The writer stops at a depth that every later walk over the document can take; the reader goes much deeper.
+        orjson.dumps(document)
+    except (orjson.JSONDecodeError, TypeError):
+        return _load_slowly(data)
+    return document, []
+
+
+def _load_slowly(data: bytes) -> tuple[Any, list[Problem]]:
     body = data.removeprefix(_BOM)
+    marks = (
+        [Problem("bom", "starts with a byte order mark; skipped", byte_offset=0, severity="info")]
+        if body != data
+        else []
+    )
+    if not body.strip():
+        return None, [*marks, Problem("empty_file", "is empty, expected a JSON document", byte_offset=0)]
     try:
         document = orjson.loads(body)
-        # The writer stops at a depth that every later walk over the document can take; the reader goes much deeper.
         orjson.dumps(document)
     except orjson.JSONDecodeError:
         pass
     except TypeError:
-        return None, [Problem("bad_json", "the JSON is nested too deep to be read")]
+        return None, [*marks, Problem("bad_json", "is nested too deep to be read")]
     else:
-        return document, []
+        return document, marks
     text, problems = _decode(body)
+    problems = marks + problems
     try:
-        return _tidy(json.loads(text), problems), problems
+        value = _tidy(json.loads(text), problems)
     except json.JSONDecodeError as error:
         problems.append(_bad(text, error))
     except (RecursionError, ValueError) as error:
-        problems.append(Problem("bad_json", f"the JSON cannot be read: {error}"))
+        problems.append(Problem("bad_json", f"cannot be read: {error}"))
+    else:
+        if len(problems) == len(marks):
+            detail = "holds NaN, Infinity or another value that JSON does not know; read all the same"
+            problems.append(Problem("not_strict_json", detail, severity="warning"))
+        return value, problems
     return None, problems
+
+
+def load_lines(data: bytes) -> tuple[list[tuple[int, Any]], list[Problem]]:
+    """JSON lines, split at the newline byte only: (1-based line number, value), and what was wrong; a bad line costs one line."""
+    good: list[tuple[int, Any]] = []
+    bad: list[Problem] = []
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        value, problems = load_json(line)
+        for problem in problems:
+            problem.pos = number
+            problem.detail = f"line {number} {problem.detail}"
+        bad += problems
+        if value is not None:
+            good.append((number, value))
+    return good, bad
 
 
 def load_rows(data: bytes) -> Rows:
@@ -155,14 +194,18 @@ def _decode(data: bytes) -> tuple[str, list[Problem]]:
     try:
         return data.decode("utf-8"), []
     except UnicodeDecodeError as error:
-        detail = f"bytes that are not UTF-8 were replaced, the first at offset {error.start}"
-        problem = Problem("bad_utf8", detail, byte_offset=error.start, severity="warning")
+        detail = f"byte 0x{data[error.start]:02x} is not UTF-8; decoded with replacement"
+        problem = Problem("not_utf8", detail, byte_offset=error.start, severity="warning")
         return data.decode("utf-8", "replace"), [problem]
 
 
 def _bad(text: str, error: json.JSONDecodeError) -> Problem:
     offset = len(text[: error.pos].encode("utf-8", "replace"))
-    return Problem("bad_json", f"expected JSON, found {error.msg} at byte {offset}", byte_offset=offset)
+    return Problem(
+        "bad_json",
+        f"is not JSON ({error.msg}; byte {offset} of {len(text.encode('utf-8', 'replace'))})",
+        byte_offset=offset,
+    )
 
 
 def _tidy(value: Any, problems: list[Problem]) -> Any:

@@ -290,7 +290,7 @@ def test_a_cut_array_keeps_its_whole_rows(tmp_path):
 def test_bytes_that_are_no_utf8_are_replaced(tmp_path):
     data = json.dumps([row()]).encode().replace(b"Done.", b"Done\xff")
     frames = load(tmp_path, data)
-    assert "bad_utf8" in codes(frames)
+    assert "not_utf8" in codes(frames)
     assert "Done�" in frames["messages"]["content"].to_list()
 
 

@@ -10,7 +10,7 @@ from expcomp.errors import SourceError
 from expcomp.evidence.refs import is_hidden, normalise, problem
 from expcomp.evidence.resolve import resolve
 from expcomp.io.files import Entry, read_fast, walk
-from expcomp.sources import _lenient
+from expcomp.sources._json import load_json, load_lines
 
 if TYPE_CHECKING:
     from expcomp.sources._contract import Batch, ReadOptions, Unit
@@ -103,9 +103,9 @@ class Package:
 
     def parse(self, data: bytes, ref: str, *, expected: type | tuple[type, ...] = dict) -> Any:
         """Parse bytes read from `ref`."""
-        value, problems = _lenient.loads(data)
-        for code, detail, offset in problems:
-            self.note(code, ref, detail, byte_offset=offset, severity="error" if value is None else "warning")
+        value, problems = load_json(data)
+        for found in problems:
+            self.note(found.code, ref, found.detail, byte_offset=found.byte_offset, severity=found.severity)
         if value is not None and not isinstance(value, expected):
             self.note("wrong_shape", ref, f"holds a {type(value).__name__}, expected an object", severity="error")
             return None
@@ -118,9 +118,9 @@ class Package:
 
     def parse_lines(self, data: bytes, ref: str) -> list[tuple[int, dict[str, Any]]]:
         """Objects of JSON lines read from `ref`."""
-        good, bad = _lenient.lines(data)
-        for number, found in bad:
-            self.note(found.code, ref, f"line {number} {found.detail}", source_pos=number, byte_offset=found.offset)
+        good, bad = load_lines(data)
+        for found in bad:
+            self.note(found.code, ref, found.detail, source_pos=found.pos, byte_offset=found.byte_offset)
         for number, value in good:
             if not isinstance(value, dict):
                 self.note(

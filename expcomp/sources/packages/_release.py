@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from expcomp.sources import _lenient
 from expcomp.sources._contract import Unit
+from expcomp.sources._json import load_json
 from expcomp.sources.packages._package import Package
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ def _records(host: Package, ref: str) -> Iterator[tuple[int, dict[str, Any]]]:
     if ref.endswith(".jsonl"):
         yield from host.parse_lines(data, ref)
         return
-    value, problems = _lenient.loads(data)
-    for code, detail, offset in problems:
-        host.note(code, ref, detail, byte_offset=offset)
+    value, problems = load_json(data)
+    for found in problems:
+        host.note(found.code, ref, found.detail, byte_offset=found.byte_offset)
     for number, item in enumerate(value if isinstance(value, list) else [value], 1):
         if isinstance(item, dict):
             yield number, item

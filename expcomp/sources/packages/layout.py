@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from expcomp.sources import _lenient
 from expcomp.sources._contract import Unit
+from expcomp.sources._json import load_json
 
 if TYPE_CHECKING:
     from expcomp.sources._contract import Found
@@ -49,7 +49,7 @@ def task_key(folder: Path) -> str | None:
         path = folder / ref
         if not path.is_file() or path.is_symlink():
             continue
-        value, _ = _lenient.loads(path.read_bytes())
+        value, _ = load_json(path.read_bytes())
         if isinstance(value, dict) and isinstance(value.get("task_id"), str):
             return str(value["task_id"])
     return None
