@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROW_GROUP = 16_384
+ROW_GROUP_BYTES = 24 << 20
+"""A row group ends at this many rows or about this many bytes: whole conversations make rows of many kilobytes."""
+
 COMPRESSION_LEVEL = 3
+LINES = 1_024
 
 
 def write_part(frame: pl.DataFrame, path: Path) -> None:
@@ -22,8 +26,8 @@ def write_part(frame: pl.DataFrame, path: Path) -> None:
 def write_lines(lines: pl.Series, path: Path) -> None:
     """One text a line, UTF-8, each line ended by a newline."""
     with path.open("wb") as handle:
-        for start in range(0, lines.len(), ROW_GROUP):
-            text = lines.slice(start, ROW_GROUP).str.join("\n").item()
+        for start in range(0, lines.len(), LINES):
+            text = lines.slice(start, LINES).str.join("\n").item()
             handle.write(text.encode())
             handle.write(b"\n")
 
@@ -54,13 +58,16 @@ def join_parquet(parts: Sequence[Path], out: Path, schema: pl.Schema, metadata: 
             metadata=dict(metadata),
         )
         return 0
-    pl.scan_ipc(list(parts)).sink_parquet(
+    scan = pl.scan_ipc(list(parts))
+    rows = int(scan.select(pl.len()).collect().item())
+    row_bytes = sum(p.stat().st_size for p in parts) / max(1, rows)
+    scan.sink_parquet(
         out,
         compression="zstd",
         compression_level=COMPRESSION_LEVEL,
-        row_group_size=ROW_GROUP,
+        row_group_size=max(64, min(ROW_GROUP, int(ROW_GROUP_BYTES / row_bytes))),
         metadata=dict(metadata),
         maintain_order=True,
         mkdir=False,
     )
-    return int(pl.scan_parquet(out).select(pl.len()).collect().item())
+    return rows
