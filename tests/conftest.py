@@ -14,7 +14,14 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two packages: one whole, with a criterion only the verifier may see; one whose baseline cites a file that is not there."""
     folder = tmp_path_factory.mktemp("packages")
     package(folder, "pkg_a", private_item=True)
-    package(folder, "pkg_b", task_id="task_b", scores={"baseline": 2.0, "revised": 5.0}, max_score=5.0, faults=["missing_ref"])
+    package(
+        folder,
+        "pkg_b",
+        task_id="task_b",
+        scores={"baseline": 2.0, "revised": 5.0},
+        max_score=5.0,
+        faults=["missing_ref"],
+    )
     return folder
 
 

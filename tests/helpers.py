@@ -17,7 +17,14 @@ RUN_CLI = (sys.executable, "-m", "expcomp.cli.main")
 
 # One step of each kind that the tests look at: a user turn, a shell call, an API call that fails, its retry, a closing word.
 STEPS: tuple[dict[str, Any], ...] = (
-    {"step": 1, "turn": 1, "actor": "user", "action": "user_message", "input": "Count the gauges.", "started_at": "2026-01-02T03:04:00Z"},
+    {
+        "step": 1,
+        "turn": 1,
+        "actor": "user",
+        "action": "user_message",
+        "input": "Count the gauges.",
+        "started_at": "2026-01-02T03:04:00Z",
+    },
     {
         "step": 2,
         "turn": 1,
@@ -194,7 +201,11 @@ def _grown(steps: Sequence[Mapping[str, Any]], count: int | None, kind: str) -> 
     while count is not None and len(out) < count:
         number += 1
         more = dict(body[number % len(body)])
-        more |= {"step": number, "input": f"{more.get('input', 'say')} #{number}", "output": f"{more['output']} #{number}"}
+        more |= {
+            "step": number,
+            "input": f"{more.get('input', 'say')} #{number}",
+            "output": f"{more['output']} #{number}",
+        }
         more.pop("retry_of", None)
         out.append(more)
     if out and out[-1]["action"] != "user_message":
@@ -233,7 +244,17 @@ def _attempt(root: Path, kind: str, number: int, task_id: str, steps: Sequence[M
     )
 
 
-def _judgement(root: Path, kind: str, score: float, top: float, items: list[dict[str, Any]], *, ok: bool, grader: str, reliability: str) -> None:
+def _judgement(
+    root: Path,
+    kind: str,
+    score: float,
+    top: float,
+    items: list[dict[str, Any]],
+    *,
+    ok: bool,
+    grader: str,
+    reliability: str,
+) -> None:
     failed = [] if ok else [i["rubric_item_id"] for i in items]
     put(
         root / f"grading/{kind}_grader_result.json",
@@ -247,18 +268,35 @@ def _judgement(root: Path, kind: str, score: float, top: float, items: list[dict
             "reasoning_summary": "Looked at the report.",
             "evidence_refs": [f"attempts/{kind}/artifacts/report.md"],
             "rubric_item_scores": [
-                {"rubric_item_id": i["rubric_item_id"], "score": score / top, "max_score": 1.0, "passed": ok, "reasoning_summary": "As the total."}
+                {
+                    "rubric_item_id": i["rubric_item_id"],
+                    "score": score / top,
+                    "max_score": 1.0,
+                    "passed": ok,
+                    "reasoning_summary": "As the total.",
+                }
                 for i in items
             ],
         },
     )
     put(
         root / f"grading/{kind}_verifier_result.json",
-        {"verification_status": "verified", "confidence": 0.9, "verifier_notes": "Recounted.", "issues": [], "unsupported_claims": []},
+        {
+            "verification_status": "verified",
+            "confidence": 0.9,
+            "verifier_notes": "Recounted.",
+            "issues": [],
+            "unsupported_claims": [],
+        },
     )
     put(
         root / f"feedback/{kind}_evaluator_feedback.json",
-        {"feedback_type": "evaluator", "feedback_summary": f"Feedback on {kind}.", "actionable_feedback": ["Count twice."], "failed_rubric_items": failed},
+        {
+            "feedback_type": "evaluator",
+            "feedback_summary": f"Feedback on {kind}.",
+            "actionable_feedback": ["Count twice."],
+            "failed_rubric_items": failed,
+        },
     )
 
 
@@ -279,12 +317,59 @@ def _loops(root: Path, kinds: list[str]) -> None:
                 "known_failures": ["miscounted"],
             },
         )
-        put(base / "reviewer_feedback.json", {"reviewer_type": "human_expert", "verdict": "revise", "feedback": "Count twice.", "score": 0.5, "revision_instructions": ["again"]})
-        put(base / "revision_plan.json", {"loop_id": "loop_a", "issues_to_fix": ["miscounted"], "verification_steps": ["recount"], "feedback_applied": True})
-        put(base / "loop_decision.json", {"loop_id": "loop_a", "loop_iteration": number, "decision": "continue", "verdict": "revise", "score": 0.5, "continue_loop": number == 1})
-        put(base / "contract_verification.json", {"contract_verification_passed": True, "actual_outputs_json_ok": True, "failure_count": 0, "checked": ["report.md"]})
-        put(base / "contract_repair_plan.json", {"repair_id": f"repair_{number}", "repair_required": True, "issues_to_fix": ["count"], "files_to_modify": ["report.md"], "repair_steps": ["recount"]})
-        put(base / "contract_repair_result.json", {"repair_id": f"repair_{number}", "before_score": 0.4, "after_score": 0.9, "regression_detected": False})
+        put(
+            base / "reviewer_feedback.json",
+            {
+                "reviewer_type": "human_expert",
+                "verdict": "revise",
+                "feedback": "Count twice.",
+                "score": 0.5,
+                "revision_instructions": ["again"],
+            },
+        )
+        put(
+            base / "revision_plan.json",
+            {
+                "loop_id": "loop_a",
+                "issues_to_fix": ["miscounted"],
+                "verification_steps": ["recount"],
+                "feedback_applied": True,
+            },
+        )
+        put(
+            base / "loop_decision.json",
+            {
+                "loop_id": "loop_a",
+                "loop_iteration": number,
+                "decision": "continue",
+                "verdict": "revise",
+                "score": 0.5,
+                "continue_loop": number == 1,
+            },
+        )
+        put(
+            base / "contract_verification.json",
+            {
+                "contract_verification_passed": True,
+                "actual_outputs_json_ok": True,
+                "failure_count": 0,
+                "checked": ["report.md"],
+            },
+        )
+        put(
+            base / "contract_repair_plan.json",
+            {
+                "repair_id": f"repair_{number}",
+                "repair_required": True,
+                "issues_to_fix": ["count"],
+                "files_to_modify": ["report.md"],
+                "repair_steps": ["recount"],
+            },
+        )
+        put(
+            base / "contract_repair_result.json",
+            {"repair_id": f"repair_{number}", "before_score": 0.4, "after_score": 0.9, "regression_detected": False},
+        )
 
 
 def _on_trace(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path, str], None]:
@@ -318,9 +403,19 @@ FAULTS: Mapping[str, Callable[[Path, str], None]] = {
 }
 
 
-def compile_cli(*args: str | os.PathLike[str], env: Mapping[str, str] | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def compile_cli(
+    *args: str | os.PathLike[str], env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
-    return subprocess.run([*RUN_CLI, *map(os.fspath, args)], capture_output=True, text=True, env=environment(env), cwd=cwd, check=False, timeout=120)
+    return subprocess.run(
+        [*RUN_CLI, *map(os.fspath, args)],
+        capture_output=True,
+        text=True,
+        env=environment(env),
+        cwd=cwd,
+        check=False,
+        timeout=120,
+    )
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -330,7 +425,11 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def tree(folder: Path) -> dict[str, str]:
     """Digest of every file below a folder, by relative path."""
-    return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
 
 
 def published(folder: Path) -> dict[str, str]:

@@ -51,7 +51,9 @@ def test_there_is_something_to_check() -> None:
 
 
 def test_the_order_check_sees_what_it_must() -> None:
-    code = "a.join(b, on='x'); ','.join(c); p.list.join('-'); d.group_by('k'); e.unique('k'); f.unique(); g.list.unique()"
+    code = (
+        "a.join(b, on='x'); ','.join(c); p.list.join('-'); d.group_by('k'); e.unique('k'); f.unique(); g.list.unique()"
+    )
     assert [needs_order(c, m) for c, m in calls(ast.parse(code))].count(True) == 4
 
 
@@ -67,8 +69,18 @@ def test_joins_groups_and_uniques_state_their_order() -> None:
 
 @pytest.mark.parametrize("word", FORBIDDEN)
 def test_a_word_that_is_never_used(word: str) -> None:
-    used = [f"{name}:{node.lineno}" for name, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == word]
-    used += [f"{name}:{node.value.lineno}" for name, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == word]
+    used = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == word
+    ]
+    used += [
+        f"{name}:{node.value.lineno}"
+        for name, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword) and node.arg == word
+    ]
     assert used == [], FORBIDDEN[word]
 
 
@@ -77,20 +89,36 @@ def test_no_identity_rests_on_the_hash_of_polars() -> None:
 
 
 def test_rows_become_python_objects_only_on_the_command_line() -> None:
-    used = [f"{name}:{c.lineno}" for name, tree in trees() for c, m in calls(tree) if m in ("to_dicts", "rows", "rows_by_key")]
+    used = [
+        f"{name}:{c.lineno}"
+        for name, tree in trees()
+        for c, m in calls(tree)
+        if m in ("to_dicts", "rows", "rows_by_key")
+    ]
     assert [u for u in used if not u.startswith("expcomp/cli/")] == []
 
 
 def test_no_string_in_the_source_has_an_invalid_escape() -> None:
     # Compiled afresh: a cached bytecode file hides the warning.
     code = "import sys, pathlib\nfor p in sys.argv[1:]: compile(pathlib.Path(p).read_text('utf-8'), p, 'exec')"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code, *map(os.fspath, SOURCES)], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *map(os.fspath, SOURCES)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def modules_after(code: str) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"], capture_output=True, text=True, check=True, env=environment(), timeout=60
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+        timeout=60,
     )
     return set(done.stdout.split())
 
@@ -118,7 +146,9 @@ def test_imports_only_go_down() -> None:
     tool = Path(sys.executable).with_name("lint-imports")
     if not tool.exists():
         pytest.skip("import-linter is not installed")
-    done = subprocess.run([tool, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False, env=environment(), timeout=120)
+    done = subprocess.run(
+        [tool, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False, env=environment(), timeout=120
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -128,7 +158,14 @@ def test_pandera_runs_on_its_polars_backend() -> None:
 
 
 def test_no_file_of_the_repository_holds_a_path_of_this_machine() -> None:
-    done = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     if done.returncode:
         pytest.skip("not a git clone")
     beside = [p for p in ROOT.parent.iterdir() if p.is_dir()] if len(ROOT.parts) > 2 else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,7 +121,11 @@ def _compile(
     from expcomp.io.documents import json_document
     from expcomp.io.progress import Progress
 
-    report = compile_paths(paths, out, options=options, progress=Progress(show=not quiet), **more)
+    try:
+        report = compile_paths(paths, out, options=options, progress=Progress(show=not quiet), **more)
+    except KeyboardInterrupt:
+        print("expcomp: stopped; nothing was published", file=sys.stderr)
+        raise typer.Exit(130) from None
     if as_json:
         print(json_document(report), end="")
     elif not quiet:

@@ -58,9 +58,6 @@ def main() -> None:
         # The reader of our output went away, as `| head` does.
         sys.stderr.close()
         sys.exit(0)
-    except KeyboardInterrupt:
-        print("expcomp: stopped; nothing was published", file=sys.stderr)
-        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def assemble(row_family: RowFamily, context: Context, options: CompileOptions) -
     table = family.table
     ok = pl.col("accepted")
     accepted, rejected = frame.filter(ok), frame.filter(~ok)
-    return FamilyRows(accepted.select(*table.columns), rejected.select(*table.columns), _lines(accepted), rounds)
+    return FamilyRows(accepted.select(*table.columns), rejected.select(*table.columns), row_lines(accepted), rounds)
 
 
 def _cut(frame: pl.DataFrame, family: Family, options: CompileOptions) -> pl.DataFrame:
@@ -198,7 +198,7 @@ def _quality(family: Family) -> pl.Expr:
     ).cast(QUALITY)
 
 
-def _lines(accepted: pl.DataFrame) -> pl.Series:
+def row_lines(accepted: pl.DataFrame) -> pl.Series:
     """The JSON line of each row: envelope first, then the very text that was hashed."""
     head = json_lines(accepted, [n for n in ENVELOPE if n in HASH_EXCLUDE or n == "content_hash"])
     return accepted.select(line=pl.concat_str(head.str.head(-1), pl.lit(","), pl.col("_text").str.slice(1)))["line"]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing.connection import wait
 from typing import TypeVar
 
 from expcomp.errors import InternalError
@@ -59,7 +62,7 @@ def workers(count: int, preload: Sequence[str]) -> Iterator[Workers]:
     before = os.environ.get("POLARS_MAX_THREADS")
     os.environ["POLARS_MAX_THREADS"] = "1"
     try:
-        executor = ProcessPoolExecutor(count, mp_context=context)
+        executor = ProcessPoolExecutor(count, mp_context=context, initializer=_settle)
         # Start them now: discovery runs meanwhile.
         for _ in range(count):
             executor.submit(_warm)
@@ -76,6 +79,19 @@ def workers(count: int, preload: Sequence[str]) -> Iterator[Workers]:
             process.terminate()
         raise
     executor.shutdown()
+
+
+def _settle() -> None:
+    """A worker ends with the run that started it, also when that is killed, and leaves Ctrl-C to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
 
 
 def _warm() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from expcomp.compiler.assemble import row_lines
 from expcomp.compiler.canonical import json_lines
 from expcomp.errors import SourceError
 from expcomp.io.digest import PREFIX, sha256_expr, sha256_file
@@ -67,7 +68,7 @@ def verify(folder: str | Path) -> Verification:
         found.problems.append(f"{name}: not listed in manifest.json")
     for name in sorted(set(listed) & there):
         _file(root, name, listed[name], found)
-    counts = {f: _family(root, f, exclude, found) for f in BY_NAME}
+    counts = {f: _family(root, f, exclude, listed, found) for f in BY_NAME}
     _books(report, counts, found)
     return found
 
@@ -116,9 +117,11 @@ def _file(root: Path, name: str, entry: dict[str, Any], found: Verification) -> 
         found.problems.append(f"{name}: {rows} rows, manifest.json says {entry.get('rows')}")
 
 
-def _family(root: Path, family: str, exclude: set[str], found: Verification) -> dict[str, Counter[str]]:
+def _family(
+    root: Path, family: str, exclude: set[str], listed: dict[str, dict[str, Any]], found: Verification
+) -> dict[str, Counter[str]]:
     """Row hashes and ids of one family; returns rows by verdict and package."""
-    counts = {"accepted": Counter[str](), "rejected": Counter[str]()}
+    counts = {"accepted": Counter[str](), "rejected": Counter[str](), "reasons": Counter[str]()}
     ids: list[pl.Series] = []
     for where, verdict in (("rows", "accepted"), ("rejected", "rejected")):
         path = root / where / f"{family}.parquet"
@@ -131,7 +134,8 @@ def _family(root: Path, family: str, exclude: set[str], found: Verification) -> 
             )
             continue
         content = [c for c in rows.columns if c not in exclude and c != "content_hash"]
-        wrong = _wrong_hashes(rows, content)
+        text = json_lines(rows, content)
+        wrong = _wrong_hashes(rows, text)
         found.problems += [
             f"{where}/{family}.parquet: content_hash of row {i} is not the digest of its content" for i in wrong[:3]
         ]
@@ -142,52 +146,68 @@ def _family(root: Path, family: str, exclude: set[str], found: Verification) -> 
         counts[verdict].update(dict(zip(*rows["package_id"].value_counts(sort=False), strict=True)))
         ids.append(rows["row_id"])
         if where == "rows":
-            _twin(root, family, rows, found)
+            _twin(root, family, rows, text, listed.get(f"rows/{family}.jsonl", {}), found)
+        else:
+            seen = rows.select(pl.col("reject_reasons").list.explode(keep_nulls=False, empty_as_null=False)).to_series()
+            counts["reasons"].update(seen.to_list())
     every = pl.concat(ids) if ids else pl.Series([], dtype=pl.String)
     if every.n_unique() != every.len():
         found.problems.append(f"{family}: {every.len() - every.n_unique()} row_ids occur twice")
     return counts
 
 
-def _wrong_hashes(rows: pl.DataFrame, content: list[str]) -> list[int]:
-    frame = rows.with_columns(json_lines(rows, content).alias("_text"))
-    want = frame.select(pl.concat_str(pl.lit(PREFIX), sha256_expr("_text")).alias("h"))["h"]
+def _wrong_hashes(rows: pl.DataFrame, text: pl.Series) -> list[int]:
+    want = text.alias("_text").to_frame().select(pl.concat_str(pl.lit(PREFIX), sha256_expr("_text")).alias("h"))["h"]
     return (want != rows["content_hash"]).arg_true().to_list()
 
 
-def _twin(root: Path, family: str, rows: pl.DataFrame, found: Verification) -> None:
-    """The JSON lines hold the same rows: as many, with the same ids and hashes, in the same order."""
-    path = root / "rows" / f"{family}.jsonl"
+def _twin(
+    root: Path, family: str, rows: pl.DataFrame, text: pl.Series, entry: dict[str, Any], found: Verification
+) -> None:
+    """The JSON lines are what the Parquet rows give, byte for byte."""
+    name = f"rows/{family}.jsonl"
+    path = root / name
     if not path.is_file():
         return
-    number, h = 0, hashlib.sha256()
+    want, got = hashlib.sha256(), hashlib.sha256()
+    for line in row_lines(rows.with_columns(text.alias("_text"))):
+        want.update(line.encode() + b"\n")
+    count = 0
     with path.open("rb") as handle:
-        for number, line in enumerate(handle, 1):
-            try:
-                row = json.loads(line)
-                h.update(f"{row['row_id']}{row['content_hash']}".encode())
-            except (ValueError, KeyError, TypeError):
-                found.problems.append(f"rows/{family}.jsonl: line {number} is no row")
-                return
-    want = hashlib.sha256("".join(rows.select(pl.concat_str("row_id", "content_hash")).to_series().to_list()).encode())
-    if number != rows.height or h.digest() != want.digest():
-        found.problems.append(f"rows/{family}.jsonl: {number} lines, not the {rows.height} rows of the Parquet twin")
+        while chunk := handle.read(1 << 20):
+            got.update(chunk)
+            count += chunk.count(b"\n")
+    if want.digest() != got.digest():
+        found.problems.append(f"{name}: {count} lines, not the {rows.height} rows of the Parquet twin")
+    if count != entry.get("rows"):
+        found.problems.append(f"{name}: {count} lines, manifest.json says {entry.get('rows')}")
 
 
 def _books(report: dict[str, Any], counts: dict[str, dict[str, Counter[str]]], found: Verification) -> None:
-    families, packages = report.get("families", {}), report.get("packages", {})
+    """Every count of the report against the files: families with reasons, packages, the total."""
+    want: dict[str, dict[str, Any]] = {"families": {}, "packages": {}, "total": {}}
+    packages: dict[str, Counter[str]] = {p: Counter() for p in report.get("packages", {})}
     for family, c in counts.items():
-        want = {k: c[k].total() for k in ("accepted", "rejected")}
-        have = families.get(family, {})
-        if {k: have.get(k) for k in want} != want or have.get("generated") != sum(want.values()):
-            said = f"{have.get('generated')} = {have.get('accepted')} + {have.get('rejected')}"
-            found.problems.append(f"report.json: family {family} says {said}, files hold {want}")
-    for verdict in ("accepted", "rejected"):
-        total: Counter[str] = Counter()
-        for c in counts.values():
-            total.update(c[verdict])
-        for package in sorted(set(total) | set(packages)):
-            if packages.get(package, {}).get(verdict) != total[package]:
-                found.problems.append(
-                    f"report.json: package {package} says {packages.get(package, {}).get(verdict)} {verdict}, files hold {total[package]}"
-                )
+        yes, no = c["accepted"].total(), c["rejected"].total()
+        want["families"][family] = {
+            "generated": yes + no,
+            "accepted": yes,
+            "rejected": no,
+            "reasons": dict(sorted(c["reasons"].items())),
+        }
+        for verdict in ("accepted", "rejected"):
+            for package, n in c[verdict].items():
+                packages.setdefault(package, Counter())[verdict] += n
+    for package, sums in packages.items():
+        yes, no = sums["accepted"], sums["rejected"]
+        want["packages"][package] = {"generated": yes + no, "accepted": yes, "rejected": no}
+    for key in ("generated", "accepted", "rejected"):
+        want["total"][key] = sum(f[key] for f in want["families"].values())
+    if report.get("total") != want["total"]:
+        found.problems.append(f"report.json: total says {report.get('total')}, files hold {want['total']}")
+    for part in ("families", "packages"):
+        have = report.get(part, {})
+        for name in sorted(set(have) | set(want[part])):
+            if have.get(name) != want[part].get(name):
+                said, real = have.get(name), want[part].get(name)
+                found.problems.append(f"report.json: {part} {name} says {said}, files hold {real}")

@@ -16,6 +16,9 @@ __all__ = ["RedactionRule", "count_tokens", "redact", "residual", "rules"]
 TOKEN = r"<(?:secret|path|pii):[a-z0-9_]+>"  # noqa: S105  the shape of our own tokens
 
 
+_ROUNDS = 8
+
+
 class _Patch(NamedTuple):
     """New values for some rows of a column: ascending row numbers and as many values."""
 
@@ -88,18 +91,30 @@ def _patch_text(column: pl.Series, active: Sequence[RedactionRule], counts: dict
     if rows.is_empty():
         return None
     text = column.gather(rows)
-    for rule in active:
-        for _ in range(rule.passes):
-            hits = text.str.contains(rule.near).arg_true()
-            hits = hits.filter(text.gather(hits).str.contains(rule.pattern))
+    open_rows = pl.int_range(rows.len(), dtype=pl.UInt32, eager=True)
+    # A token is a new boundary, and a pattern may consume the boundary of its neighbour: repeat until nothing is found.
+    for _ in range(_ROUNDS):
+        part, changed = text.gather(open_rows), []
+        for rule in active:
+            hits = _hits(part, rule)
             if hits.is_empty():
-                break
-            part = text.gather(hits)
-            counts[f"{rule.kind}:{rule.name}"] = counts.get(f"{rule.kind}:{rule.name}", 0) + int(
-                part.str.count_matches(rule.pattern).sum()
-            )
-            text = _apply(text, _Patch(hits, part.str.replace_all(rule.pattern, rule.replacement)))
+                continue
+            found = part.gather(hits)
+            key = f"{rule.kind}:{rule.name}"
+            counts[key] = counts.get(key, 0) + int(found.str.count_matches(rule.pattern).sum())
+            part = _apply(part, _Patch(hits, found.str.replace_all(rule.pattern, rule.replacement)))
+            changed.append(hits)
+        if not changed:
+            break
+        text = _apply(text, _Patch(open_rows, part))
+        open_rows = open_rows.gather(pl.concat(changed).unique().sort())
     return _Patch(rows, text)
+
+
+def _hits(text: pl.Series, rule: RedactionRule) -> pl.Series:
+    """Numbers of the rows that a rule matches."""
+    near = text.str.contains(rule.near).arg_true()
+    return near if near.is_empty() else near.filter(text.gather(near).str.contains(rule.pattern))
 
 
 def _suspects(column: pl.Series, active: Sequence[RedactionRule]) -> pl.Series:
@@ -107,10 +122,8 @@ def _suspects(column: pl.Series, active: Sequence[RedactionRule]) -> pl.Series:
     rows = column.str.contains(_gate(active)).arg_true()
     text = column.gather(rows)
     found = [rows.head(0)]
-    for rule in active if not rows.is_empty() else ():
-        near = text.str.contains(rule.near).arg_true()
-        if not near.is_empty():
-            found.append(rows.gather(near.filter(text.gather(near).str.contains(rule.pattern))))
+    if not rows.is_empty():
+        found += [rows.gather(_hits(text, rule)) for rule in active]
     return pl.concat(found).unique().sort()
 
 
@@ -121,7 +134,7 @@ def _patch_list(column: pl.Series, active: Sequence[RedactionRule], counts: dict
     patch = _patch(flat, active, counts)
     if patch is None:
         return None
-    owner = pl.select(pl.repeat(0, 0)).to_series() if lists.is_empty() else _owners(filled, lists)
+    owner = _owners(filled, lists)
     touched = owner.gather(patch.rows).unique(maintain_order=True)
     new = (
         pl.DataFrame({"owner": owner, "item": _apply(flat, patch)})

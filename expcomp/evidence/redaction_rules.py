@@ -20,8 +20,7 @@ Kind = Literal["secret", "path", "pii"]
 class RedactionRule:
     """One shape of text that must not be published.
 
-    `near` is the prefilter: a cheap pattern found in every text that `pattern` matches. `passes` above 1 is for patterns
-    that consume the boundary after a hit, which is the boundary before the next one.
+    `near` is the prefilter: a cheap pattern found in every text that `pattern` matches.
     """
 
     name: str
@@ -30,7 +29,6 @@ class RedactionRule:
     pattern: str
     replacement: str
     optional: bool = False
-    passes: int = 1
 
 
 PATH_ROOTS: Mapping[str, tuple[str, ...]] = {
@@ -74,9 +72,7 @@ _STOP = r"($|\.?[\s\x00-\x1f\"'`\\,;&<>)}\]|]|\.$)"
 _BARE = r"[^\s\x00-\x1f\"'`\\,;&<>(){}\[\]|]"  # a value without quotes
 _BARE_PLAIN = r"[A-Za-z\x{80}-\x{10FFFF}_.:=/]"
 _BARE_SPECIAL = r"[^A-Za-z\x{80}-\x{10FFFF}_.:=/\s\x00-\x1f\"'`\\,;&<>(){}\[\]|]"
-_BARE_FIRST = (
-    r"[^A-Za-z\x{80}-\x{10FFFF}_.:=/\s\x00-\x1f\"'`\\,;&<>(){}\[\]|$*%~@-]"  # `$x`, `%s`, `***`, `@file` are not secrets
-)
+_BARE_FIRST = r"[^A-Za-z\x{80}-\x{10FFFF}_.:=/\s\x00-\x1f\"'`\\,;&<>(){}\[\]|$*%~@-]"  # `$x`, `%s`, `***`, `@file` are not secrets
 _BARE_PASSWORD = (
     rf"(?:{_BARE_FIRST}{_BARE}{{5,}}|[A-Za-z\x{{80}}-\x{{10FFFF}}_](?:"
     + "|".join(rf"{_BARE_PLAIN}{{{i}}}{_BARE_SPECIAL}{_BARE}{{{4 - i},}}" for i in range(4))
@@ -298,7 +294,7 @@ def _drive_rules() -> tuple[RedactionRule, ...]:
             rf"\\{{{2 * n - 2}}}[A-Za-z0-9][A-Za-z0-9._-]+{sep}(?:{_FIRST_FOLDER}{more}*|{more}+{sep}{more}+)(?:{sep}{more}+)*"
         )
     start = rf"(^|{_ESC}|{_ANSI}|[^A-Za-z0-9\\?])"
-    share_start = r"(^|\\[nrt]|[\s\"'`(=,;\[{<>])"
+    share_start = rf"(^|\\[nrt]|{_ANSI}|[\s\"'`(=,;\[{{<>])"
     drive, share = "|".join(drives), "|".join(shares)
     return (
         RedactionRule("drive", "path", ":/[^/]", rf"{start}{slashed}", "${1}<path:drive>"),
@@ -330,7 +326,6 @@ PII_RULES: tuple[RedactionRule, ...] = (
         rf"(^|{_ESC}|://|[^A-Za-z0-9._/\\-]){_OCTET_1}(?:\.{_OCTET}){{3}}{_PII_STOP}",
         "${1}<pii:ip>${2}",
         optional=True,
-        passes=2,
     ),
     RedactionRule(
         "card",

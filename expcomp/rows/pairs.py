@@ -253,7 +253,7 @@ def grpo(c: Context) -> pl.DataFrame:
         _refs=pl.concat_list("traces", "grades").list.drop_nulls(),
         n_without_transcript=pl.col("n_without_transcript").fill_null(0),
         _group_n=pl.col("group_size").cast(pl.Int64),
-        _group_std=pl.when(flat & (pl.col("group_size") > 1)).then(0.0).otherwise("reward_std"),
+        _group_std=pl.when(pl.col("group_size") > 1).then(pl.when(flat).then(0.0).otherwise("reward_std")),
     )
 
 

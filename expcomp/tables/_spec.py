@@ -57,7 +57,14 @@ class Table:
     def all_rules(self) -> dict[str, pl.Expr]:
         """The rules, with one `column|not_null` for each column that may not be null."""
         required = {f"{n}|not_null": pl.col(n).is_not_null() for n, c in self.columns.items() if not c.nullable}
-        return required | dict(self.rules)
+        return required | self.frame_rules()
+
+    def frame_rules(self) -> dict[str, pl.Expr]:
+        """The declared rules, with the uniqueness of the key: what goes beyond dtypes and nulls."""
+        if not self.keys:
+            return dict(self.rules)
+        unique = pl.struct(*self.keys).is_duplicated().not_()
+        return dict(self.rules) | {f"{'+'.join(self.keys)}|unique": unique}
 
 
 def text(description: str, *, nullable: bool = True) -> Column:

@@ -54,7 +54,7 @@ def model(name: str) -> type[Any]:
     for column, spec in t.columns.items():
         body["__annotations__"][column] = spec.dtype
         body[column] = pa.Field(nullable=spec.nullable, description=spec.description)
-    for rule, expr in t.rules.items():
+    for rule, expr in t.frame_rules().items():
         check = pa.dataframe_check(_mounted(expr), name=rule, n_failure_cases=FAILURES)
         body["rule_" + "".join(ch if ch.isalnum() else "_" for ch in rule)] = check
     body["Config"] = type("Config", (), {"strict": True, "ordered": True, "coerce": False, "name": t.name})
@@ -103,6 +103,9 @@ def check_schema(name: str, frame: pl.LazyFrame | pl.DataFrame) -> None:
     wrong += [f"'{n}' is missing" for n in want if n not in got] + [
         f"'{n}' is not expected" for n in got if n not in want
     ]
+    if not wrong and list(got) != list(want):
+        first, found = next((w, g) for w, g in zip(want, got, strict=True) if w != g)
+        wrong = [f"columns are in another order: '{found}' stands where '{first}' is expected"]
     if wrong:
         msg = f"table {name}: {'; '.join(wrong)}"
         raise TableError(msg)

@@ -39,7 +39,15 @@ def small(tmp_path: Path) -> Path:
 
 
 def test_the_verbs_of_the_compiler_are_there() -> None:
-    assert {("demo",), ("compile",), ("verify",), ("rows",), ("formats",), ("schema", "export"), ("schema", "show")} <= set(VERBS)
+    assert {
+        ("demo",),
+        ("compile",),
+        ("verify",),
+        ("rows",),
+        ("formats",),
+        ("schema", "export"),
+        ("schema", "show"),
+    } <= set(VERBS)
 
 
 # -- help -------------------------------------------------------------------------------------------------------------------
@@ -67,16 +75,23 @@ def test_help_describes_every_option(verb: tuple[str, ...]) -> None:
     assert [p.name for p in command.params if p.name != "help" and not getattr(p, "help", None)] == []
 
 
-@pytest.mark.parametrize("words", [["--help"], ["compile", "--help"], ["schema", "--help"], ["verify", "-h"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["--help"], ["compile", "--help"], ["schema", "--help"], ["verify", "-h"]], ids=" ".join
+)
 def test_help_imports_neither_polars_nor_pandera(words: list[str]) -> None:
     code = "import sys\nfrom expcomp.cli.main import main\ntry:\n    main()\nfinally:\n    print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, env=environment(), timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, env=environment(), timeout=60
+    )
     assert not {"polars", "pandera", "pyarrow", "numpy"} & set(done.stderr.split())
 
 
 def test_help_states_the_exit_codes() -> None:
     said = " ".join(compile_cli("--help").stdout.split())
-    assert all(f"{code} {word}" in said for code, word in enumerate(("fine", "findings", "wrong usage", "unreadable", "partial")))
+    assert all(
+        f"{code} {word}" in said
+        for code, word in enumerate(("fine", "findings", "wrong usage", "unreadable", "partial"))
+    )
 
 
 def test_version() -> None:
@@ -100,7 +115,11 @@ def test_verify_prints_one_json_document(compiled: Path) -> None:
     assert (found["ok"], found["problems"], done.stderr) == (True, [], "")
 
 
-@pytest.mark.parametrize("words", [["rows", "OUT"], ["rows", "OUT", "preference_pair"], ["rows", "OUT", "failure_case", "--rejected"], ["formats"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [["rows", "OUT"], ["rows", "OUT", "preference_pair"], ["rows", "OUT", "failure_case", "--rejected"], ["formats"]],
+    ids=" ".join,
+)
 def test_json_is_one_document_and_nothing_else(compiled: Path, words: list[str]) -> None:
     done = compile_cli(*(w.replace("OUT", os.fspath(compiled)) for w in words), "--json")
     json.loads(done.stdout)
@@ -163,7 +182,12 @@ def test_1_a_check_found_something(compiled: Path, tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_2_wrong_usage(small: Path, compiled: Path, tmp_path: Path, words: list[str]) -> None:
-    names = {"IN": os.fspath(small), "OLD": os.fspath(compiled), "NEW": os.fspath(tmp_path / "new"), "IN/out": os.fspath(small / "out")}
+    names = {
+        "IN": os.fspath(small),
+        "OLD": os.fspath(compiled),
+        "NEW": os.fspath(tmp_path / "new"),
+        "IN/out": os.fspath(small / "out"),
+    }
     done = compile_cli(*(names.get(w, w) for w in words))
     assert (done.returncode, done.stdout) == (2, "")
     assert "Traceback" not in done.stderr
@@ -171,7 +195,15 @@ def test_2_wrong_usage(small: Path, compiled: Path, tmp_path: Path, words: list[
 
 
 @pytest.mark.parametrize(
-    "words", [["compile", "EMPTY", "--out", "NEW"], ["compile", "NOT_THERE", "--out", "NEW"], ["verify", "EMPTY"], ["verify", "NOT_THERE"], ["rows", "EMPTY"]], ids=" ".join
+    "words",
+    [
+        ["compile", "EMPTY", "--out", "NEW"],
+        ["compile", "NOT_THERE", "--out", "NEW"],
+        ["verify", "EMPTY"],
+        ["verify", "NOT_THERE"],
+        ["rows", "EMPTY"],
+    ],
+    ids=" ".join,
 )
 def test_3_unreadable_input(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "EMPTY").mkdir()
@@ -236,7 +268,22 @@ def test_force_replaces_and_gives_the_same_bytes(packages: Path, compiled: Path,
 
 
 def test_options_reach_the_manifest(small: Path, tmp_path: Path) -> None:
-    given = ["--pii", "--margin", "0.3", "--min-label-strength", "0.25", "--allow-simulated", "--max-text-chars", "99", "--max-rounds", "2", "--check", "full", "--arm", "mine"]
+    given = [
+        "--pii",
+        "--margin",
+        "0.3",
+        "--min-label-strength",
+        "0.25",
+        "--allow-simulated",
+        "--max-text-chars",
+        "99",
+        "--max-rounds",
+        "2",
+        "--check",
+        "full",
+        "--arm",
+        "mine",
+    ]
     compile_cli("compile", small, "--out", tmp_path / "out", "--quiet", *given)
     options = json.loads((tmp_path / "out/manifest.json").read_text("utf-8"))["options"]
     expected = {
@@ -259,13 +306,17 @@ def test_rows_lists_the_families(compiled: Path) -> None:
 
 def test_rows_shows_as_many_as_asked_from_the_offset(compiled: Path) -> None:
     every = json.loads(compile_cli("rows", compiled, "environment_response_pair", "-n", "99", "--json").stdout)
-    some = json.loads(compile_cli("rows", compiled, "environment_response_pair", "-n", "2", "--offset", "3", "--json").stdout)
+    some = json.loads(
+        compile_cli("rows", compiled, "environment_response_pair", "-n", "2", "--offset", "3", "--json").stdout
+    )
     assert len(every) > 5
     assert some == every[3:5]
 
 
 def test_rows_of_one_package(compiled: Path) -> None:
-    found = json.loads(compile_cli("rows", compiled, "environment_response_pair", "-n", "99", "--package", "pkg_b", "--json").stdout)
+    found = json.loads(
+        compile_cli("rows", compiled, "environment_response_pair", "-n", "99", "--package", "pkg_b", "--json").stdout
+    )
     assert {r["package_id"] for r in found} == {"pkg_b"}
 
 
@@ -298,6 +349,7 @@ def test_a_relative_path_and_the_full_one_give_the_same_bytes(packages: Path, co
     assert published(tmp_path / "out") == published(compiled)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="the repository holds no data/packages yet")
 def test_the_demo_gives_rows_that_verify(tmp_path: Path) -> None:
     done = compile_cli("demo", "--out", tmp_path / "out", "--json")
@@ -306,6 +358,7 @@ def test_the_demo_gives_rows_that_verify(tmp_path: Path) -> None:
     assert compile_cli("verify", tmp_path / "out").returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="the repository holds no data/packages yet")
 def test_the_demo_can_be_run_twice(tmp_path: Path) -> None:
     codes = [compile_cli("demo", "--out", tmp_path / "out", "--quiet").returncode for _ in range(2)]

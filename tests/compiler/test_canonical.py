@@ -15,10 +15,24 @@ from expcomp.compiler.canonical import json_lines
 from expcomp.tables.families import BY_NAME, CALL, MESSAGE
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12) | st.sampled_from(
-    [',"a":null', '{"a":null,', '{"a":null}', '\\",\\"a\\":null', ',"a":null,"b":null', "\x00\x1f\x7f\u2028\ufeff", '"', "\\", "\\u0041", "null", "🧭 ü"]
+    [
+        ',"a":null',
+        '{"a":null,',
+        '{"a":null}',
+        '\\",\\"a\\":null',
+        ',"a":null,"b":null',
+        "\x00\x1f\x7f\u2028\ufeff",
+        '"',
+        "\\",
+        "\\u0041",
+        "null",
+        "🧭 ü",
+    ]
 )
 # Families hold counts, scores, rewards and durations; the extremes of a double belong to the contract as well.
-REAL = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0, 1e-5, 9.999e-5, 1e-4, 1.0, 5e-324, 0.1 + 0.2, 123456789.125])
+REAL = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [0.0, -0.0, 1e-5, 9.999e-5, 1e-4, 1.0, 5e-324, 0.1 + 0.2, 123456789.125]
+)
 WHOLE = st.integers(-(2**63), 2**63 - 1)
 TIME = st.datetimes(datetime(1000, 1, 1), datetime(9999, 12, 31)).map(lambda t: t.replace(tzinfo=UTC))  # noqa: DTZ001 - hypothesis wants naive bounds
 
@@ -52,7 +66,9 @@ SCHEMA = pl.Schema(
         "flag": pl.Boolean(),
         "names": pl.List(pl.String()),
         "rewards": pl.List(pl.Float64()),
-        "chat": pl.List(pl.Struct({"role": pl.String(), "calls": pl.List(CALL), "reward": pl.Float64(), "again": pl.Boolean()})),
+        "chat": pl.List(
+            pl.Struct({"role": pl.String(), "calls": pl.List(CALL), "reward": pl.Float64(), "again": pl.Boolean()})
+        ),
         "made": pl.Struct({"z": pl.Int64(), "b": pl.Float64()}),
         "at": pl.Datetime("us", "UTC"),
     }
@@ -80,7 +96,21 @@ NULLS = dict.fromkeys(SCHEMA)
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @example([NULLS])
 @example([NULLS | {"a_real": 1e-7, "rewards": [1.0, 1e-300, None]}])
-@example([NULLS | {"chat": [{"role": None, "calls": [None, {"id": None, "name": None, "arguments": '{"a":null}'}], "reward": 2e-9, "again": None}]}])
+@example(
+    [
+        NULLS
+        | {
+            "chat": [
+                {
+                    "role": None,
+                    "calls": [None, {"id": None, "name": None, "arguments": '{"a":null}'}],
+                    "reward": 2e-9,
+                    "again": None,
+                }
+            ]
+        }
+    ]
+)
 def test_lines_are_what_python_writes_without_nulls(rows: list[dict[str, Any]]) -> None:
     frame = pl.DataFrame(rows, schema=SCHEMA)
     assert json_lines(frame, list(SCHEMA)).to_list() == [written_by_python(r) for r in frame.to_dicts()]
@@ -89,17 +119,40 @@ def test_lines_are_what_python_writes_without_nulls(rows: list[dict[str, Any]]) 
 @pytest.mark.parametrize("value", [1e16, 1.5e17, -1e22, 1.7976931348623157e308, 123456789012345680.0])
 def test_huge_numbers_are_what_python_writes(value: float) -> None:
     frame = pl.DataFrame({"x": [value], "xs": [[value, 1.0]], "s": [{"y": value}]})
-    assert json_lines(frame, ["x", "xs", "s"]).to_list() == [written_by_python({"x": value, "xs": [value, 1.0], "s": {"y": value}})]
+    assert json_lines(frame, ["x", "xs", "s"]).to_list() == [
+        written_by_python({"x": value, "xs": [value, 1.0], "s": {"y": value}})
+    ]
 
 
-@pytest.mark.parametrize("text", [',"a":null', '{"a":null,"b":1}', '{"a":null}', '[{"a":null},{"b":null}]', '\\",\\"a\\":null', 'x,"a":null,"b":null'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        ',"a":null',
+        '{"a":null,"b":1}',
+        '{"a":null}',
+        '[{"a":null},{"b":null}]',
+        '\\",\\"a\\":null',
+        'x,"a":null,"b":null',
+    ],
+)
 def test_text_that_looks_like_a_null_member_survives(text: str) -> None:
-    frame = pl.DataFrame({"a": [text], "b": [None], "names": [[text, "a"]]}, schema={"a": pl.String, "b": pl.String, "names": pl.List(pl.String)})
+    frame = pl.DataFrame(
+        {"a": [text], "b": [None], "names": [[text, "a"]]},
+        schema={"a": pl.String, "b": pl.String, "names": pl.List(pl.String)},
+    )
     assert json.loads(json_lines(frame, ["a", "b", "names"]).item()) == {"a": text, "names": [text, "a"]}
 
 
 def test_members_of_nested_objects_are_sorted_and_null_ones_left_out() -> None:
-    message = {"role": "user", "content": "hi", "reasoning": None, "tool_calls": None, "tool_call_id": None, "name": None, "trainable": False}
+    message = {
+        "role": "user",
+        "content": "hi",
+        "reasoning": None,
+        "tool_calls": None,
+        "tool_call_id": None,
+        "name": None,
+        "trainable": False,
+    }
     frame = pl.DataFrame({"m": [[message]]}, schema={"m": pl.List(MESSAGE)})
     assert json_lines(frame, ["m"]).item() == '{"m":[{"content":"hi","role":"user","trainable":false}]}'
 
@@ -122,7 +175,11 @@ def test_an_empty_frame_gives_no_line() -> None:
 @settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 def test_content_of_every_family_is_what_python_writes(family: str, data: st.DataObject) -> None:
     schema = {n: c.dtype for n, c in BY_NAME[family].columns.items()}
-    narrow = {n: of(t) if t != pl.Int32() else maybe(st.integers(-(2**31), 2**31 - 1)) for n, t in schema.items() if not _holds_small_int(t)}
+    narrow = {
+        n: of(t) if t != pl.Int32() else maybe(st.integers(-(2**31), 2**31 - 1))
+        for n, t in schema.items()
+        if not _holds_small_int(t)
+    }
     row = data.draw(st.fixed_dictionaries(narrow))
     frame = pl.DataFrame([row], schema={n: schema[n] for n in narrow})
     assert json_lines(frame, list(narrow)).item() == written_by_python(frame.to_dicts()[0])

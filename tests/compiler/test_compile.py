@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+from itertools import pairwise
 from pathlib import Path
 from subprocess import run
 from typing import Any
@@ -60,7 +61,9 @@ def test_the_files_hold_the_rows_that_the_report_counts(compiled: Path, where: s
 def test_the_reasons_in_the_report_are_those_in_the_rejected_rows(compiled: Path) -> None:
     report = document(compiled, "report.json")
     for family in ROW_FAMILIES:
-        reasons = pl.read_parquet(compiled / f"rejected/{family}.parquet")["reject_reasons"].list.explode(keep_nulls=False, empty_as_null=False)
+        reasons = pl.read_parquet(compiled / f"rejected/{family}.parquet")["reject_reasons"].list.explode(
+            keep_nulls=False, empty_as_null=False
+        )
         assert dict(sorted(reasons.value_counts(sort=False).iter_rows())) == report["families"][family]["reasons"]
 
 
@@ -85,7 +88,9 @@ def test_a_package_without_loops_is_read(tmp_path: Path) -> None:
 
 def test_the_output_holds_every_table_and_family_also_the_empty_ones(compiled: Path) -> None:
     tables = {f"tables/{n}.parquet" for n in CORE if n != "diagnostics"} | {"diagnostics.parquet"}
-    rows = {f"{where}/{n}.parquet" for n in ROW_FAMILIES for where in ("rows", "rejected")} | {f"rows/{n}.jsonl" for n in ROW_FAMILIES}
+    rows = {f"{where}/{n}.parquet" for n in ROW_FAMILIES for where in ("rows", "rejected")} | {
+        f"rows/{n}.jsonl" for n in ROW_FAMILIES
+    }
     assert set(tree(compiled)) == tables | rows | {"manifest.json", "report.json"}
 
 
@@ -97,14 +102,21 @@ def test_empty_families_are_typed(compiled: Path) -> None:
 
 def test_the_manifest_states_the_bytes_of_each_file(compiled: Path) -> None:
     files = {e["path"]: (e["sha256"], e["bytes"]) for e in document(compiled, "manifest.json")["files"]}
-    on_disk = {n: (f"sha256:{h}", (compiled / n).stat().st_size) for n, h in tree(compiled).items() if n not in ("manifest.json", "report.json")}
+    on_disk = {
+        n: (f"sha256:{h}", (compiled / n).stat().st_size)
+        for n, h in tree(compiled).items()
+        if n not in ("manifest.json", "report.json")
+    }
     assert files == on_disk
 
 
 def test_parquet_carries_the_digests_of_its_contract(compiled: Path) -> None:
     entry = next(e for e in document(compiled, "manifest.json")["files"] if e["path"] == "rows/preference_pair.parquet")
     meta = pl.read_parquet_metadata(compiled / entry["path"])
-    assert (meta["expcomp.schema_digest"], meta["expcomp.rules_digest"]) == (entry["schema_digest"], entry["rules_digest"])
+    assert (meta["expcomp.schema_digest"], meta["expcomp.rules_digest"]) == (
+        entry["schema_digest"],
+        entry["rules_digest"],
+    )
 
 
 def test_lines_hold_the_rows_of_the_parquet_twin(compiled: Path) -> None:
@@ -138,7 +150,9 @@ def test_the_hash_rule_of_the_manifest_gives_every_content_hash(compiled: Path) 
 
 def test_row_ids_are_unique(compiled: Path) -> None:
     for family in ROW_FAMILIES:
-        ids = pl.concat([pl.read_parquet(compiled / where / f"{family}.parquet")["row_id"] for where in ("rows", "rejected")])
+        ids = pl.concat(
+            [pl.read_parquet(compiled / where / f"{family}.parquet")["row_id"] for where in ("rows", "rejected")]
+        )
         assert ids.n_unique() == ids.len(), family
 
 
@@ -162,7 +176,12 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """An input of two shards, and its output made by one process."""
     folder = tmp_path_factory.mktemp("many")
     for i in range(MANY):
-        package(folder / "in", f"pkg_{i:02}", task_id=f"task_{(7 * i) % MANY:02}", scores={"baseline": 0.1, "revised": 0.5 + i / 100})
+        package(
+            folder / "in",
+            f"pkg_{i:02}",
+            task_id=f"task_{(7 * i) % MANY:02}",
+            scores={"baseline": 0.1, "revised": 0.5 + i / 100},
+        )
     return folder / "in", compiled_to(folder / "out", folder / "in")
 
 
@@ -178,7 +197,10 @@ def test_one_and_two_processes_give_the_same_bytes(many: tuple[Path, Path], tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", [{"POLARS_ENGINE_AFFINITY": "in-memory"}, {"POLARS_ENGINE_AFFINITY": "streaming"}, {"POLARS_MAX_THREADS": "1"}])
+@pytest.mark.parametrize(
+    "engine",
+    [{"POLARS_ENGINE_AFFINITY": "in-memory"}, {"POLARS_ENGINE_AFFINITY": "streaming"}, {"POLARS_MAX_THREADS": "1"}],
+)
 def test_the_engine_does_not_show_in_the_bytes(many: tuple[Path, Path], tmp_path: Path, engine: dict[str, str]) -> None:
     code = "import sys, expcomp; expcomp.compile_paths([sys.argv[1]], sys.argv[2], processes=1)"
     run([sys.executable, "-c", code, many[0], tmp_path / "out"], check=True, env=environment(engine), timeout=120)
@@ -188,7 +210,9 @@ def test_the_engine_does_not_show_in_the_bytes(many: tuple[Path, Path], tmp_path
 def test_the_order_of_the_paths_does_not_show_in_the_rows(packages: Path, compiled: Path, tmp_path: Path) -> None:
     out = compiled_to(tmp_path / "out", packages / "pkg_b", packages / "pkg_a")
     for family in ROW_FAMILIES:
-        assert_frame_equal(pl.read_parquet(out / f"rows/{family}.parquet"), pl.read_parquet(compiled / f"rows/{family}.parquet"))
+        assert_frame_equal(
+            pl.read_parquet(out / f"rows/{family}.parquet"), pl.read_parquet(compiled / f"rows/{family}.parquet")
+        )
 
 
 def test_options_are_in_the_manifest(packages: Path, tmp_path: Path) -> None:
@@ -293,7 +317,9 @@ def test_a_failure_on_the_way_leaves_nothing(packages: Path, tmp_path: Path, mon
     assert os.listdir(tmp_path) == []  # noqa: PTH208
 
 
-def test_a_failure_under_force_keeps_the_old_output(packages: Path, compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_under_force_keeps_the_old_output(
+    packages: Path, compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(compiled, tmp_path / "out")
 
     def full(*_: Any, **__: Any) -> None:
@@ -306,7 +332,9 @@ def test_a_failure_under_force_keeps_the_old_output(packages: Path, compiled: Pa
     assert published(tmp_path / "out") == published(compiled)
 
 
-def test_a_package_that_vanishes_while_it_is_read_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_vanishes_while_it_is_read_costs_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("pkg_a", "pkg_b", "pkg_c"):
         package(tmp_path / "in", name, task_id=f"task_of_{name}")
     alone = xc.compile_paths([tmp_path / "in/pkg_a"], tmp_path / "alone", processes=1)
@@ -326,7 +354,9 @@ def test_a_package_that_vanishes_while_it_is_read_costs_only_itself(tmp_path: Pa
     assert verify(tmp_path / "out").ok
 
 
-def test_a_file_that_vanishes_while_it_is_read_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_vanishes_while_it_is_read_costs_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package(tmp_path / "in", loops=False)
     package(tmp_path / "in", "pkg_b", task_id="task_b")
     real = _package.read_fast
@@ -340,7 +370,9 @@ def test_a_file_that_vanishes_while_it_is_read_costs_only_itself(tmp_path: Path,
     compiled_to(tmp_path / "out", tmp_path / "in")
     lines = pl.read_parquet(tmp_path / "out/diagnostics.parquet").filter(pl.col("code") == "unreadable_file")
     assert lines.select("package_id", "source_uri").rows() == [("pkg_b", "attempts/revised/agent_trace.json")]
-    kinds = pl.read_parquet(tmp_path / "out/rows/environment_response_pair.parquet").filter(pl.col("package_id") == "pkg_b")["attempt_kind"]
+    kinds = pl.read_parquet(tmp_path / "out/rows/environment_response_pair.parquet").filter(
+        pl.col("package_id") == "pkg_b"
+    )["attempt_kind"]
     assert set(kinds) == {"baseline"}
 
 
@@ -378,13 +410,27 @@ def test_pairs_never_cross_tasks(many: tuple[Path, Path]) -> None:
     task = pl.read_parquet(many[1] / "tables/attempts.parquet").select("attempt_id", "task_id")
     both = pairs.select("task_id", "chosen_attempt_id", "rejected_attempt_id")
     for side in ("chosen", "rejected"):
-        both = both.join(task.rename({"attempt_id": f"{side}_attempt_id", "task_id": f"{side}_task"}), on=f"{side}_attempt_id", how="left", maintain_order="left")
+        both = both.join(
+            task.rename({"attempt_id": f"{side}_attempt_id", "task_id": f"{side}_task"}),
+            on=f"{side}_attempt_id",
+            how="left",
+            maintain_order="left",
+        )
     assert pairs.height == MANY
-    assert both.filter((pl.col("chosen_task") != pl.col("task_id")) | (pl.col("rejected_task") != pl.col("task_id"))).height == 0
+    assert (
+        both.filter(
+            (pl.col("chosen_task") != pl.col("task_id")) | (pl.col("rejected_task") != pl.col("task_id"))
+        ).height
+        == 0
+    )
 
 
 def test_the_better_attempt_is_chosen(compiled: Path) -> None:
-    pairs = pl.read_parquet(compiled / "rows/preference_pair.parquet").filter(pl.col("pair_level") == "attempt").sort("package_id")
+    pairs = (
+        pl.read_parquet(compiled / "rows/preference_pair.parquet")
+        .filter(pl.col("pair_level") == "attempt")
+        .sort("package_id")
+    )
     assert pairs["chosen_score"].to_list() == [0.9, 1.0]
     assert pairs["rejected_score"].to_list() == [0.4, 0.4]
     assert pairs["margin"].to_list() == pytest.approx([0.5, 0.6])
@@ -402,7 +448,11 @@ def test_a_tie_gives_no_pair(tmp_path: Path, low: float, high: float, pairs: int
 def test_three_attempts_give_three_pairs(tmp_path: Path) -> None:
     package(tmp_path, scores={"baseline": 0.2, "revised": 0.9, "third": 0.5})
     pairs = xc.compile(xc.read_traces(tmp_path)).rows["preference_pair"].filter(pl.col("pair_level") == "attempt")
-    assert sorted(zip(pairs["chosen_score"], pairs["rejected_score"], strict=True)) == [(0.5, 0.2), (0.9, 0.2), (0.9, 0.5)]
+    assert sorted(zip(pairs["chosen_score"], pairs["rejected_score"], strict=True)) == [
+        (0.5, 0.2),
+        (0.9, 0.2),
+        (0.9, 0.5),
+    ]
 
 
 @pytest.mark.parametrize("fault", ["nan_score", "over_scale", "no_scale", "not_run"])
@@ -439,7 +489,8 @@ def test_three_advantages_by_hand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "reason"), [({"baseline": 0.9}, "single_attempt"), ({"baseline": 0.7, "revised": 0.7}, "zero_variance_group")]
+    ("scores", "reason"),
+    [({"baseline": 0.9}, "single_attempt"), ({"baseline": 0.7, "revised": 0.7}, "zero_variance_group")],
 )
 def test_a_group_needs_two_attempts_and_some_spread(tmp_path: Path, scores: dict[str, float], reason: str) -> None:
     package(tmp_path, scores=scores)
@@ -454,14 +505,22 @@ def test_a_group_needs_two_attempts_and_some_spread(tmp_path: Path, scores: dict
 
 def test_a_conversation_says_what_the_steps_say(tmp_path: Path) -> None:
     package(tmp_path, scores={"baseline": 0.9})
-    found = xc.compile(xc.read_traces(tmp_path)).rows["training_example"].filter(pl.col("example_kind") == "conversation")
+    found = (
+        xc.compile(xc.read_traces(tmp_path)).rows["training_example"].filter(pl.col("example_kind") == "conversation")
+    )
     messages = found["messages"].to_list()[0]
     tool_steps = [(n, s) for n, s in enumerate(STEPS) if "tool" in s]
-    expected: list[tuple[str, Any, Any]] = [("system", "Work in small recorded steps.", None), ("user", STEPS[0]["input"], None)]
+    expected: list[tuple[str, Any, Any]] = [
+        ("system", "Work in small recorded steps.", None),
+        ("user", STEPS[0]["input"], None),
+    ]
     for _, step in tool_steps:
         expected += [("assistant", None, {"input": step["input"]}), ("tool", step["output"], None)]
     expected.append(("assistant", "There are twelve gauges. (baseline)", None))
-    said = [(m["role"], m["content"], json.loads(m["tool_calls"][0]["arguments"]) if m["tool_calls"] else None) for m in messages]
+    said = [
+        (m["role"], m["content"], json.loads(m["tool_calls"][0]["arguments"]) if m["tool_calls"] else None)
+        for m in messages
+    ]
     assert said == expected
     assert [m["tool_calls"][0]["name"] for m in messages if m["tool_calls"]] == [s["tool"] for _, s in tool_steps]
 
@@ -469,7 +528,7 @@ def test_a_conversation_says_what_the_steps_say(tmp_path: Path) -> None:
 def test_a_result_answers_the_call_before_it(tmp_path: Path) -> None:
     package(tmp_path, scores={"baseline": 0.9})
     messages = xc.compile(xc.read_traces(tmp_path)).rows["training_example"]["messages"].to_list()[0]
-    for call, answer in zip(messages, messages[1:], strict=False):
+    for call, answer in pairwise(messages):
         if call["tool_calls"]:
             assert answer["role"] == "tool"
             assert answer["tool_call_id"] == call["tool_calls"][0]["id"]
@@ -478,7 +537,12 @@ def test_a_result_answers_the_call_before_it(tmp_path: Path) -> None:
 def test_only_what_the_model_wrote_is_trainable(tmp_path: Path) -> None:
     package(tmp_path, scores={"baseline": 0.9})
     messages = xc.compile(xc.read_traces(tmp_path)).rows["training_example"]["messages"].to_list()[0]
-    assert {(m["role"], m["trainable"]) for m in messages} == {("system", False), ("user", False), ("assistant", True), ("tool", False)}
+    assert {(m["role"], m["trainable"]) for m in messages} == {
+        ("system", False),
+        ("user", False),
+        ("assistant", True),
+        ("tool", False),
+    }
 
 
 def test_an_exact_copy_of_a_step_is_in_no_conversation_and_rejected_as_a_row(tmp_path: Path) -> None:
@@ -486,7 +550,9 @@ def test_an_exact_copy_of_a_step_is_in_no_conversation_and_rejected_as_a_row(tmp
     found = xc.compile(xc.read_traces(tmp_path))
     talk = found.rows["training_example"].filter(pl.col("example_kind") == "conversation")
     assert talk["n_tool_calls"].to_list() == [3]
-    copies = found.rejected["environment_response_pair"].filter(pl.col("reject_reasons").list.contains("duplicate_exact"))
+    copies = found.rejected["environment_response_pair"].filter(
+        pl.col("reject_reasons").list.contains("duplicate_exact")
+    )
     assert copies["step_index"].to_list() == [3]
 
 
@@ -494,8 +560,12 @@ def test_overlong_text_is_cut_flagged_and_counted(tmp_path: Path) -> None:
     steps = [dict(s) for s in STEPS]
     steps[1]["output"] = "ü" * 300
     package(tmp_path, scores={"baseline": 0.9}, steps=steps)
-    rows = xc.compile(xc.read_traces(tmp_path), options=xc.CompileOptions(max_text_chars=100)).rows["environment_response_pair"]
-    cut = rows.filter(pl.col("step_index") == 1).select("observed_environment_response", "observed_environment_response_chars", "truncated")
+    rows = xc.compile(xc.read_traces(tmp_path), options=xc.CompileOptions(max_text_chars=100)).rows[
+        "environment_response_pair"
+    ]
+    cut = rows.filter(pl.col("step_index") == 1).select(
+        "observed_environment_response", "observed_environment_response_chars", "truncated"
+    )
     assert cut.rows() == [("ü" * 100, 300, True)]
     assert rows.filter(pl.col("step_index") != 1)["truncated"].to_list() == [False, False]
 
@@ -507,7 +577,13 @@ def test_a_secret_is_in_no_file_of_the_output(tmp_path: Path) -> None:
     package(tmp_path / "in", steps=steps, instruction=f"Use {token} to count.")
     out = compiled_to(tmp_path / "out", tmp_path / "in")
     for path in sorted(out.rglob("*.parquet")):
-        text = pl.read_parquet(path).select(pl.struct(pl.all()).struct.json_encode().str.contains(token, literal=True).any().fill_null(value=False)).item()
+        text = (
+            pl.read_parquet(path)
+            .select(
+                pl.struct(pl.all()).struct.json_encode().str.contains(token, literal=True).any().fill_null(value=False)
+            )
+            .item()
+        )
         assert not text, path.name
     assert not any(token.encode() in p.read_bytes() for p in out.rglob("*.json*"))
     assert sum(document(out, "report.json")["redactions"].values()) > 8
@@ -515,9 +591,15 @@ def test_a_secret_is_in_no_file_of_the_output(tmp_path: Path) -> None:
 
 def test_private_criteria_are_in_flagged_evaluation_rows_only(packages: Path, compiled: Path) -> None:
     del packages
-    holders = {p.stem for p in sorted((compiled / "rows").glob("*.jsonl")) if "The hidden total is matched." in p.read_text("utf-8")}
+    holders = {
+        p.stem
+        for p in sorted((compiled / "rows").glob("*.jsonl"))
+        if "The hidden total is matched." in p.read_text("utf-8")
+    }
     assert holders == {"evaluation_example"}
-    rows = pl.read_parquet(compiled / "rows/evaluation_example.parquet").filter(pl.col("criterion_description") == "The hidden total is matched.")
+    rows = pl.read_parquet(compiled / "rows/evaluation_example.parquet").filter(
+        pl.col("criterion_description") == "The hidden total is matched."
+    )
     assert rows["verifier_only"].to_list() == [True, True]
 
 
@@ -547,7 +629,9 @@ def test_rows_of_twins_keep_their_package(twins: xc.Compilation) -> None:
 def test_pairs_stay_inside_a_twin(twins: xc.Compilation) -> None:
     pairs = twins.rows["preference_pair"].filter(pl.col("pair_level") == "attempt")
     owner = dict(twins.tables["attempts"].select("attempt_id", "package_id").iter_rows())
-    assert sorted((owner[a], owner[b]) for a, b in pairs.select("chosen_attempt_id", "rejected_attempt_id").iter_rows()) == [
+    assert sorted(
+        (owner[a], owner[b]) for a, b in pairs.select("chosen_attempt_id", "rejected_attempt_id").iter_rows()
+    ) == [
         ("pkg_a", "pkg_a"),
         ("pkg_b", "pkg_b"),
     ]

@@ -95,15 +95,22 @@ CASES: dict[str, Case] = {
     "single_attempt": Case("grpo_rollout_group", {"_group_n": 1}),
     "zero_variance_group": Case("grpo_rollout_group", {"_group_std": 0.0}),
     "several_contexts": Case("reward_model_row", {"_contexts": 2}),
-    "no_evidence": Case("task_variant", {"_evidence_ids": None, "_evidence_ok": None, "_n_refs": None, "_n_there": None, "_n_hidden": None}),
+    "no_evidence": Case(
+        "task_variant",
+        {"_evidence_ids": None, "_evidence_ok": None, "_n_refs": None, "_n_there": None, "_n_hidden": None},
+    ),
     "unresolved_ref": Case("task_variant", {"_evidence_ok": [], "_n_there": 0}),
     "hidden_evidence": Case("task_variant", {"_n_there": 0, "_n_hidden": 1}),
     "duplicate_exact": Case("environment_response_pair", {"_duplicate": True}),
     "simulated_review": Case("reviewer_decision_row", {"_simulated": True}),
     "too_long": Case("task_variant", {"variant_instruction": "x" * 600}, {"max_row_bytes": 500}),
     "secret_after_redaction": Case("task_variant", {"variant_instruction": f"use <secret:token> or {TOKEN}"}),
-    "private_path_after_redaction": Case("task_variant", {"variant_instruction": "see <path:home>/a and /home/marta/private/b.txt"}),
-    "pii_after_redaction": Case("task_variant", {"variant_instruction": "ask <pii:email> or marta@example.org"}, {"pii": True}),
+    "private_path_after_redaction": Case(
+        "task_variant", {"variant_instruction": "see <path:home>/a and /home/marta/private/b.txt"}
+    ),
+    "pii_after_redaction": Case(
+        "task_variant", {"variant_instruction": "ask <pii:email> or marta@example.org"}, {"pii": True}
+    ),
 }
 
 
@@ -137,13 +144,30 @@ def test_null_helpers_are_no_objection_but_missing_evidence_is(family: str) -> N
 
 
 def test_all_reasons_are_kept_in_the_order_of_the_gates() -> None:
-    bad = {"_passed": False, "_label_strength": 0.0, "_issue": "label_not_run", "_contexts": 3, "_duplicate": True, "messages": None}
+    bad = {
+        "_passed": False,
+        "_label_strength": 0.0,
+        "_issue": "label_not_run",
+        "_contexts": 3,
+        "_duplicate": True,
+        "messages": None,
+    }
     (reasons,) = rows_of("training_example", bad)["reject_reasons"].to_list()
-    assert reasons == ["missing_input", "missing_target", "label_not_run", "weak_label", "attempt_failed", "several_contexts", "duplicate_exact"]
+    assert reasons == [
+        "missing_input",
+        "missing_target",
+        "label_not_run",
+        "weak_label",
+        "attempt_failed",
+        "several_contexts",
+        "duplicate_exact",
+    ]
 
 
 def test_rows_are_judged_one_by_one() -> None:
-    rows = rows_of("task_variant", {"variant_instruction": "a"}, {"variant_instruction": ""}, {"variant_instruction": "b"})
+    rows = rows_of(
+        "task_variant", {"variant_instruction": "a"}, {"variant_instruction": ""}, {"variant_instruction": "b"}
+    )
     assert dict(zip(rows["variant_instruction"], rows["accepted"], strict=True)) == {"a": True, "b": True, "": False}
 
 
@@ -163,7 +187,9 @@ def test_margin_is_the_least_difference_that_passes(margin: float, rejected: boo
 
 
 def test_margin_is_an_option() -> None:
-    assert rows_of("preference_pair", {"_margin": 0.3}, options=CompileOptions(margin=0.4))["accepted"].to_list() == [False]
+    assert rows_of("preference_pair", {"_margin": 0.3}, options=CompileOptions(margin=0.4))["accepted"].to_list() == [
+        False
+    ]
 
 
 @pytest.mark.parametrize(("strength", "accepted"), [(0.5, True), (0.49, False), (0.0, False), (None, True)])
@@ -181,7 +207,9 @@ def test_simulated_reviews_pass_when_they_are_allowed() -> None:
 
 
 def test_personal_data_is_no_reason_unless_asked_for() -> None:
-    assert rows_of("task_variant", {"variant_instruction": "ask <pii:email> or marta@example.org"})["accepted"].to_list() == [True]
+    assert rows_of("task_variant", {"variant_instruction": "ask <pii:email> or marta@example.org"})[
+        "accepted"
+    ].to_list() == [True]
 
 
 def test_a_pair_needs_both_sides() -> None:
@@ -202,7 +230,9 @@ def test_placeholders_are_rejected(text: str) -> None:
     assert rows_of("task_variant", {"variant_instruction": text})["reject_reasons"].to_list() == [["placeholder_text"]]
 
 
-@pytest.mark.parametrize("text", ["none of the gauges moved", "the todo list is done", "a <b> tag", "wait ... then go", "<b>bold</b>"])
+@pytest.mark.parametrize(
+    "text", ["none of the gauges moved", "the todo list is done", "a <b> tag", "wait ... then go", "<b>bold</b>"]
+)
 def test_texts_that_only_mention_a_placeholder_pass(text: str) -> None:
     assert rows_of("task_variant", {"variant_instruction": text})["accepted"].to_list() == [True]
 
@@ -217,4 +247,6 @@ def test_an_exact_copy_inside_a_package_is_a_duplicate_of_the_first() -> None:
 
 
 def test_the_length_limit_counts_bytes_of_the_content() -> None:
-    assert rows_of("task_variant", {}, options=CompileOptions(max_row_bytes=50))["reject_reasons"].to_list() == [["too_long"]]
+    assert rows_of("task_variant", {}, options=CompileOptions(max_row_bytes=50))["reject_reasons"].to_list() == [
+        ["too_long"]
+    ]

@@ -112,7 +112,9 @@ def test_the_repaired_row_cites_no_missing_file(faulty: xc.Compilation) -> None:
 
 def test_a_missing_file_is_reported_with_its_place(faulty: xc.Compilation) -> None:
     lines = faulty.tables["diagnostics"].filter(pl.col("code") == "unresolved_ref")
-    assert lines.select("package_id", "source_uri", "source_pos").rows() == [("pkg_a", "attempts/baseline/agent_trace.json", 2)]
+    assert lines.select("package_id", "source_uri", "source_pos").rows() == [
+        ("pkg_a", "attempts/baseline/agent_trace.json", 2)
+    ]
 
 
 def test_a_hidden_file_keeps_its_row_out_and_others_in(tmp_path: Path) -> None:
@@ -120,7 +122,9 @@ def test_a_hidden_file_keeps_its_row_out_and_others_in(tmp_path: Path) -> None:
     (root / "hidden").mkdir()
     (root / "hidden/reference.json").write_text('{"answer": "twelve, says the oracle"}', encoding="utf-8")
     found = xc.compile(xc.read_traces(tmp_path))
-    rejected = found.rejected["environment_response_pair"].filter(pl.col("reject_reasons").list.contains("hidden_evidence"))
+    rejected = found.rejected["environment_response_pair"].filter(
+        pl.col("reject_reasons").list.contains("hidden_evidence")
+    )
     assert rejected["step_index"].to_list() == [1]
     assert found.rows["environment_response_pair"].height == 5
 

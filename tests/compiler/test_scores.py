@@ -40,9 +40,16 @@ def test_difficulty_and_learnability_over_the_attempts_of_the_task(
 
 
 @pytest.mark.parametrize(
-    ("scores", "faults"), [({"baseline": 0.4}, []), ({"baseline": 0.4, "revised": None}, []), ({"baseline": 0.4, "revised": 0.9}, ["nan_score"])]
+    ("scores", "faults"),
+    [
+        ({"baseline": 0.4}, []),
+        ({"baseline": 0.4, "revised": None}, []),
+        ({"baseline": 0.4, "revised": 0.9}, ["nan_score"]),
+    ],
 )
-def test_difficulty_and_learnability_are_unknown_below_two_valid_attempts(tmp_path: Path, scores: dict[str, Any], faults: list[str]) -> None:
+def test_difficulty_and_learnability_are_unknown_below_two_valid_attempts(
+    tmp_path: Path, scores: dict[str, Any], faults: list[str]
+) -> None:
     package(tmp_path, scores=scores, faults=faults)
     found = rows(tmp_path, "agentic_rl_rollout")
     assert found.select(pl.col("difficulty", "learnability").is_null().all()).row(0) == (True, True)
@@ -79,14 +86,20 @@ def test_an_attempt_without_a_usable_score_counts_in_neither(tmp_path: Path, fau
     ],
 )
 def test_label_strength(kind: str | None, reliability: str | None, strength: float | None) -> None:
-    frame = pl.DataFrame({"grade_kind": [kind], "reliability": [reliability]}, schema={"grade_kind": v.GRADE_KIND, "reliability": v.RELIABILITY})
+    frame = pl.DataFrame(
+        {"grade_kind": [kind], "reliability": [reliability]},
+        schema={"grade_kind": v.GRADE_KIND, "reliability": v.RELIABILITY},
+    )
     assert frame.select(labels.strength()).item() == strength
 
 
 @pytest.mark.parametrize("kind", v.GRADE_KIND.categories.to_list())
 def test_every_kind_of_grade_has_a_strength_between_0_and_1(kind: str) -> None:
     words = [None, *v.RELIABILITY.categories.to_list()]
-    frame = pl.DataFrame({"grade_kind": [kind] * len(words), "reliability": words}, schema={"grade_kind": v.GRADE_KIND, "reliability": v.RELIABILITY})
+    frame = pl.DataFrame(
+        {"grade_kind": [kind] * len(words), "reliability": words},
+        schema={"grade_kind": v.GRADE_KIND, "reliability": v.RELIABILITY},
+    )
     assert frame.select(labels.strength().is_between(0, 1).alias("ok"))["ok"].to_list() == [True] * len(words)
 
 
@@ -101,13 +114,18 @@ def test_every_kind_of_grade_has_a_strength_between_0_and_1(kind: str) -> None:
         (None, False, "infrastructure", "label_missing"),
     ],
 )
-def test_issue_says_why_a_grade_is_no_label(score: float | None, valid: bool | None, issue: str | None, found: str | None) -> None:
+def test_issue_says_why_a_grade_is_no_label(
+    score: float | None, valid: bool | None, issue: str | None, found: str | None
+) -> None:
     schema = {"score_norm": pl.Float64, "score_valid": pl.Boolean, "score_issue": pl.String}
     frame = pl.DataFrame({"score_norm": [score], "score_valid": [valid], "score_issue": [issue]}, schema=schema)
     assert frame.select(labels.issue()).item() == found
 
 
-@pytest.mark.parametrize(("grader", "reliability", "strength"), [("model_judge", "verified", 1.0), ("heuristic", "unverified", 0.25), ("human", "not_run", 0.0)])
+@pytest.mark.parametrize(
+    ("grader", "reliability", "strength"),
+    [("model_judge", "verified", 1.0), ("heuristic", "unverified", 0.25), ("human", "not_run", 0.0)],
+)
 def test_label_strength_reaches_the_rows(tmp_path: Path, grader: str, reliability: str, strength: float) -> None:
     package(tmp_path, grader=grader, reliability=reliability)
     assert rows(tmp_path, "reward_model_row")["label_strength"].to_list() == [strength] * 2
@@ -116,7 +134,9 @@ def test_label_strength_reaches_the_rows(tmp_path: Path, grader: str, reliabilit
 def test_label_strength_of_a_step_is_that_of_its_outcome(tmp_path: Path) -> None:
     package(tmp_path)
     found = rows(tmp_path, "process_supervision").filter(pl.col("step_index") == 2)
-    assert found.select("label", "label_source", "label_strength").unique(maintain_order=True).rows() == [(-1, "outcome", 0.25)]
+    assert found.select("label", "label_source", "label_strength").unique(maintain_order=True).rows() == [
+        (-1, "outcome", 0.25)
+    ]
 
 
 def test_fidelity_counts_the_refs_of_the_row_before_repair(tmp_path: Path) -> None:
@@ -138,9 +158,19 @@ def test_completeness_is_the_share_of_core_fields_that_are_there(tmp_path: Path)
 def test_quality_score_is_the_product_of_the_parts_that_exist(tmp_path: Path) -> None:
     package(tmp_path, scores={"baseline": 0.4}, faults=["missing_ref"], grader="human", reliability="unverified")
     unlabelled = rows(tmp_path, "environment_response_pair").filter(pl.col("step_index") == 1)
-    assert unlabelled.select("quality_score", "fidelity", "completeness", "label_strength").row(0) == (0.5, 0.5, 1.0, None)
+    assert unlabelled.select("quality_score", "fidelity", "completeness", "label_strength").row(0) == (
+        0.5,
+        0.5,
+        1.0,
+        None,
+    )
     labelled = rows(tmp_path, "reward_model_row")
-    assert labelled.select("quality_score", "fidelity", "completeness", "label_strength").row(0) == (0.75, 1.0, 1.0, 0.75)
+    assert labelled.select("quality_score", "fidelity", "completeness", "label_strength").row(0) == (
+        0.75,
+        1.0,
+        1.0,
+        0.75,
+    )
 
 
 def test_novelty_is_not_computed(tmp_path: Path) -> None:
@@ -151,7 +181,9 @@ def test_novelty_is_not_computed(tmp_path: Path) -> None:
 def test_redactions_are_counted_on_the_row_that_holds_them(tmp_path: Path) -> None:
     root = package(tmp_path, scores={"baseline": 0.4})
     trace = root / "attempts/baseline/agent_trace.json"
-    trace.write_text(trace.read_text("utf-8").replace("12 gauges.csv", "12 ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2), encoding="utf-8")
+    trace.write_text(
+        trace.read_text("utf-8").replace("12 gauges.csv", "12 ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2), encoding="utf-8"
+    )
     found = rows(tmp_path, "environment_response_pair")
     assert dict(zip(found["step_index"], found["redactions"], strict=True)) == {1: 1, 2: 0, 3: 0, 4: 0}
 

@@ -90,7 +90,10 @@ def test_one_changed_byte_in_every_file_is_found_in_every_file(out: Path, place:
     assert [n for n in PUBLISHED if not names(problems, n)] == []
 
 
-@pytest.mark.parametrize("name", ["diagnostics.parquet", "tables/steps.parquet", "rows/database_event.jsonl", "rejected/preference_pair.parquet"])
+@pytest.mark.parametrize(
+    "name",
+    ["diagnostics.parquet", "tables/steps.parquet", "rows/database_event.jsonl", "rejected/preference_pair.parquet"],
+)
 def test_a_missing_file_is_named(out: Path, name: str) -> None:
     (out / name).unlink()
     assert names(verify(out).problems, name)
@@ -132,7 +135,9 @@ def first_file(change: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, A
     ],
     ids=["sha256", "bytes", "rows", "schema_digest", "path", "removed"],
 )
-def test_an_edited_entry_of_the_manifest_is_found_and_its_file_named(out: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+def test_an_edited_entry_of_the_manifest_is_found_and_its_file_named(
+    out: Path, change: Callable[[dict[str, Any]], Any]
+) -> None:
     edit(out / "manifest.json", lambda doc: change(doc) and None)
     assert names(verify(out).problems, "rows/preference_pair.parquet")
 
@@ -201,7 +206,9 @@ def rewrite(out: Path, name: str, change: Callable[[pl.DataFrame], pl.DataFrame]
 
 def test_forged_content_under_a_right_digest_is_found_by_the_row_hash(out: Path) -> None:
     rewrite(out, "rows/reward_model_row.parquet", lambda f: f.with_columns(reward=pl.col("reward") + 0.05))
-    assert any("content_hash of row 0" in p for p in verify(out).problems if p.startswith("rows/reward_model_row.parquet:"))
+    assert any(
+        "content_hash of row 0" in p for p in verify(out).problems if p.startswith("rows/reward_model_row.parquet:")
+    )
 
 
 def test_a_forged_line_under_a_right_digest_is_found(out: Path) -> None:
@@ -222,7 +229,11 @@ def test_a_row_that_occurs_twice_is_found(out: Path) -> None:
 
 
 def test_a_forged_envelope_is_found(out: Path) -> None:
-    rewrite(out, "rows/reward_model_row.parquet", lambda f: f.with_columns(row_id=pl.lit("row_") + pl.col("row_id").str.slice(5) + "0"))
+    rewrite(
+        out,
+        "rows/reward_model_row.parquet",
+        lambda f: f.with_columns(row_id=pl.lit("row_") + pl.col("row_id").str.slice(5) + "0"),
+    )
     assert not verify(out).ok
 
 

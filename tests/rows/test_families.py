@@ -20,20 +20,63 @@ from tests.helpers import STEPS, package
 # One step for each surface family: what it declares beside the common fields, and columns of the row that must say so.
 SURFACES: dict[str, dict[str, Any]] = {
     "multi_agent_handoff": {"subagent_id": "sub-1", "delegation_id": "del-1", "handoff_reason": "too long"},
-    "multimodal_artifact": {"interaction_surface": "multimodal", "modality": "image", "artifact_role": "input", "mime_type": "image/png"},
-    "ui_interaction_event": {"interaction_surface": "browser", "ui_surface": "browser", "action_type": "click", "element_selector": "#go"},
+    "multimodal_artifact": {
+        "interaction_surface": "multimodal",
+        "modality": "image",
+        "artifact_role": "input",
+        "mime_type": "image/png",
+    },
+    "ui_interaction_event": {
+        "interaction_surface": "browser",
+        "ui_surface": "browser",
+        "action_type": "click",
+        "element_selector": "#go",
+    },
     "physical_environment_event": {"interaction_surface": "device", "device_id": "dev-1", "safety_state": "safe"},
-    "api_interaction_event": {"interaction_surface": "api", "api_endpoint": "/v1/x", "api_method": "GET", "http_status": 404},
+    "api_interaction_event": {
+        "interaction_surface": "api",
+        "api_endpoint": "/v1/x",
+        "api_method": "GET",
+        "http_status": 404,
+    },
     "mcp_interaction_event": {"interaction_surface": "mcp_tool", "mcp_server": "ledger", "mcp_tool_name": "append"},
     "database_event": {"interaction_surface": "database", "database_type": "sqlite", "table_name": "t", "row_count": 7},
-    "structured_table_event": {"interaction_surface": "spreadsheet", "sheet_name": "weekly", "cell_range": "A1:B2", "row_count": 2},
+    "structured_table_event": {
+        "interaction_surface": "spreadsheet",
+        "sheet_name": "weekly",
+        "cell_range": "A1:B2",
+        "row_count": 2,
+    },
     "software_execution_event": {"interaction_surface": "cli", "command": "make check", "exit_code": 2},
-    "search_retrieval_event": {"interaction_surface": "search", "search_provider": "stacks", "query": "gauges", "result_count": 3},
+    "search_retrieval_event": {
+        "interaction_surface": "search",
+        "search_provider": "stacks",
+        "query": "gauges",
+        "result_count": 3,
+    },
     "enterprise_app_event": {"interaction_surface": "saas_app", "app_name": "Desk", "ticket_id": "T-1"},
-    "async_workflow_event": {"interaction_surface": "queue", "queue_name": "recounts", "message_id": "m-1", "trigger_type": "manual"},
-    "collaboration_event": {"interaction_surface": "email", "platform_name": "Post", "message_type": "letter", "followup_required": True},
-    "document_event": {"interaction_surface": "pdf", "document_ref": "attempts/baseline/artifacts/report.md", "document_type": "memo"},
-    "cross_system_event": {"interaction_surface": "mixed", "system_of_record": "ledger", "connected_surfaces": ["api", "database"]},
+    "async_workflow_event": {
+        "interaction_surface": "queue",
+        "queue_name": "recounts",
+        "message_id": "m-1",
+        "trigger_type": "manual",
+    },
+    "collaboration_event": {
+        "interaction_surface": "email",
+        "platform_name": "Post",
+        "message_type": "letter",
+        "followup_required": True,
+    },
+    "document_event": {
+        "interaction_surface": "pdf",
+        "document_ref": "attempts/baseline/artifacts/report.md",
+        "document_type": "memo",
+    },
+    "cross_system_event": {
+        "interaction_surface": "mixed",
+        "system_of_record": "ledger",
+        "connected_surfaces": ["api", "database"],
+    },
 }
 
 
@@ -55,7 +98,9 @@ def test_a_family_refers_to_its_own_columns_and_to_known_tables(name: str) -> No
     row_family = ROW_FAMILIES[name]
     family = row_family.family
     assert row_family.name == name
-    assert {*family.core, *family.input, *family.target, *family.texts} <= set(family.columns)
+    # An entry of `core` is a column, or alternatives of which one counts.
+    core = {n for entry in family.core for n in ((entry,) if isinstance(entry, str) else entry)}
+    assert {*core, *family.input, *family.target, *family.texts} <= set(family.columns)
     assert set(row_family.requires) <= set(CORE)
     assert not set(family.columns) & set(ENVELOPE)
     assert family.uses
@@ -73,10 +118,28 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Context:
     folder = tmp_path_factory.mktemp("families")
     steps = [dict(s) for s in STEPS]
     for n, fields in enumerate(SURFACES.values(), 6):
-        common = {"step": n, "turn": 1, "actor": "agent:worker", "action": "agent_step", "tool": f"tool_{n}", "input": f"do {n}", "output": f"did {n}", "success": True}
+        common = {
+            "step": n,
+            "turn": 1,
+            "actor": "agent:worker",
+            "action": "agent_step",
+            "tool": f"tool_{n}",
+            "input": f"do {n}",
+            "output": f"did {n}",
+            "success": True,
+        }
         steps.append(common | fields)
     steps.append({"step": 99, "turn": 2, "actor": "user", "action": "user_message", "input": "Count them twice."})
-    steps.append({"step": 100, "turn": 2, "actor": "agent:worker", "action": "agent_step", "operation": "answer", "output": "Twelve."})
+    steps.append(
+        {
+            "step": 100,
+            "turn": 2,
+            "actor": "agent:worker",
+            "action": "agent_step",
+            "operation": "answer",
+            "output": "Twelve.",
+        }
+    )
     package(folder, steps=steps, private_item=True)
     return Context.of(xc.read_traces(folder))
 
@@ -98,9 +161,15 @@ def test_no_input_gives_no_candidates_in_the_same_schema(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(ROW_FAMILIES))
 def test_candidates_do_not_change_the_tables_they_come_from(context: Context, name: str) -> None:
-    before = {n: f.hash_rows().sum() if f.width and f.height else 0 for n, f in context.tables.items() if n in ("attempts", "grades", "loops")}
+    before = {
+        n: f.hash_rows().sum() if f.width and f.height else 0
+        for n, f in context.tables.items()
+        if n in ("attempts", "grades", "loops")
+    }
     ROW_FAMILIES[name].candidates(context)
-    assert {n: f.hash_rows().sum() if f.width and f.height else 0 for n, f in context.tables.items() if n in before} == before
+    assert {
+        n: f.hash_rows().sum() if f.width and f.height else 0 for n, f in context.tables.items() if n in before
+    } == before
 
 
 @pytest.mark.parametrize("name", list(SURFACES))
@@ -112,7 +181,11 @@ def test_a_surface_step_gives_one_row_with_its_fields(context: Context, name: st
     assert frame.height == 2
     row = frame.to_dicts()[0]
     assert {k: row[k] for k in fields} == fields
-    assert (row["agent_action"], row["observed_result"], row["tool"]) == (f"do {number}", f"did {number}", f"tool_{number}")
+    assert (row["agent_action"], row["observed_result"], row["tool"]) == (
+        f"do {number}",
+        f"did {number}",
+        f"tool_{number}",
+    )
 
 
 @pytest.mark.parametrize("name", list(SURFACES))
@@ -166,7 +239,17 @@ BY_HAND: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "confidence": 0.9,
         },
     ),
-    "reward_model_row": ({}, {"reward": 0.4, "score_raw": 0.4, "score_min": 0.0, "score_max": 1.0, "passed": False, "failed_criteria": ["counted", "secret_total"]}),
+    "reward_model_row": (
+        {},
+        {
+            "reward": 0.4,
+            "score_raw": 0.4,
+            "score_min": 0.0,
+            "score_max": 1.0,
+            "passed": False,
+            "failed_criteria": ["counted", "secret_total"],
+        },
+    ),
     "environment_response_pair": (
         {"step_index": 1},
         {
@@ -196,7 +279,16 @@ BY_HAND: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "attempt_score": 0.4,
         },
     ),
-    "agentic_rl_rollout": ({}, {"terminal_reward": 0.4, "passed": False, "termination_reason": "task_complete", "status": "completed", "n_steps": 20}),
+    "agentic_rl_rollout": (
+        {},
+        {
+            "terminal_reward": 0.4,
+            "passed": False,
+            "termination_reason": "task_complete",
+            "status": "completed",
+            "n_steps": 20,
+        },
+    ),
     "grpo_rollout_group": ({}, {"rewards": [0.4, 0.9], "group_size": 2, "pass_rate": 0.5, "n_without_transcript": 0}),
     "critique_revision_pair": (
         {"reviewer_type": "evaluator"},
@@ -211,7 +303,14 @@ BY_HAND: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "score_change": 0.5,
         },
     ),
-    "task_variant": ({}, {"variant_kind": "follow_up", "base_instruction": "Count the gauges and say how many there are.", "variant_instruction": "Count them twice."}),
+    "task_variant": (
+        {},
+        {
+            "variant_kind": "follow_up",
+            "base_instruction": "Count the gauges and say how many there are.",
+            "variant_instruction": "Count them twice.",
+        },
+    ),
     "loop_review_row": (
         {"loop_iteration": 1},
         {
@@ -227,13 +326,28 @@ BY_HAND: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "feedback_revision_pair": (
         {"loop_iteration": 1},
-        {"feedback": "Count twice.", "revision_instructions": ["again"], "issues_to_fix": ["miscounted"], "verification_steps": ["recount"], "feedback_applied": True},
+        {
+            "feedback": "Count twice.",
+            "revision_instructions": ["again"],
+            "issues_to_fix": ["miscounted"],
+            "verification_steps": ["recount"],
+            "feedback_applied": True,
+        },
     ),
     "reviewer_decision_row": (
         {"loop_iteration": 2},
-        {"decision": "continue", "verdict": "revise", "score": 0.5, "continue_loop": False, "current_attempt_summary": "Counted (revised)."},
+        {
+            "decision": "continue",
+            "verdict": "revise",
+            "score": 0.5,
+            "continue_loop": False,
+            "current_attempt_summary": "Counted (revised).",
+        },
     ),
-    "contract_verification_row": ({"loop_iteration": 1}, {"passed": True, "actual_outputs_ok": True, "failure_count": 0, "checked": '["report.md"]'}),
+    "contract_verification_row": (
+        {"loop_iteration": 1},
+        {"passed": True, "actual_outputs_ok": True, "failure_count": 0, "checked": '["report.md"]'},
+    ),
     "repair_loop_row": (
         {"loop_iteration": 1},
         {
@@ -291,7 +405,10 @@ def test_a_deliverable_by_hand(context: Context) -> None:
 
 def test_a_pair_of_attempts_by_hand(context: Context) -> None:
     row = first(context, "preference_pair", pair_level="attempt")
-    assert (row["chosen_attempt_id"], row["rejected_attempt_id"]) == (attempt(context, "revised"), attempt(context, "baseline"))
+    assert (row["chosen_attempt_id"], row["rejected_attempt_id"]) == (
+        attempt(context, "revised"),
+        attempt(context, "baseline"),
+    )
     assert row["margin"] == pytest.approx(0.5)
     assert [m["role"] for m in row["prompt"][:2]] == ["system", "user"]
     assert row["chosen"][-1]["content"] == "Twelve. (revised)"
@@ -339,9 +456,16 @@ def test_a_rollout_holds_the_steps_in_order(context: Context) -> None:
 
 @pytest.mark.parametrize(
     ("change", "label", "source"),
-    [({"step_outcome": "neutral"}, 0, "outcome"), ({"step_outcome": "blocked"}, -1, "outcome"), ({"step_outcome": None}, None, None), ({"step_outcome": "odd word"}, None, None)],
+    [
+        ({"step_outcome": "neutral"}, 0, "outcome"),
+        ({"step_outcome": "blocked"}, -1, "outcome"),
+        ({"step_outcome": None}, None, None),
+        ({"step_outcome": "odd word"}, None, None),
+    ],
 )
-def test_a_step_label_follows_the_recorded_outcome(tmp_path: Path, change: dict[str, Any], label: int | None, source: str | None) -> None:
+def test_a_step_label_follows_the_recorded_outcome(
+    tmp_path: Path, change: dict[str, Any], label: int | None, source: str | None
+) -> None:
     package(tmp_path, scores={"baseline": 0.4}, steps=[STEPS[0], STEPS[1] | change])
     row = first(Context.of(xc.read_traces(tmp_path)), "process_supervision")
     assert (row["label"], row["label_source"]) == (label, source)
@@ -353,7 +477,12 @@ def test_the_label_of_the_source_goes_before_the_outcome(tmp_path: Path) -> None
     line = '{"attempt_kind": "baseline", "step": 2, "step_quality_label": "negative", "label_source": "evaluator", "local_reward": -0.5}\n'
     (root / "signals/process_supervision.jsonl").write_text(line, encoding="utf-8")
     row = first(Context.of(xc.read_traces(tmp_path)), "process_supervision")
-    assert (row["label"], row["label_source"], row["local_reward"], row["_label_strength"]) == (-1, "evaluator", -0.5, 0.75)
+    assert (row["label"], row["label_source"], row["local_reward"], row["_label_strength"]) == (
+        -1,
+        "evaluator",
+        -0.5,
+        0.75,
+    )
 
 
 def test_a_row_per_ref_tells_whether_the_file_is_there(tmp_path: Path) -> None:
@@ -361,13 +490,18 @@ def test_a_row_per_ref_tells_whether_the_file_is_there(tmp_path: Path) -> None:
     step = STEPS[1] | {"interaction_surface": "multimodal", "artifact_refs": refs}
     package(tmp_path, scores={"baseline": 0.4}, steps=[STEPS[0], step])
     frame = ROW_FAMILIES["multimodal_artifact"].candidates(Context.of(xc.read_traces(tmp_path)))
-    assert frame.select("artifact_ref", "artifact_exists").rows() == [(BASE, True), ("attempts/baseline/artifacts/gone.png", False)]
-
+    assert frame.select("artifact_ref", "artifact_exists").rows() == [
+        (BASE, True),
+        ("attempts/baseline/artifacts/gone.png", False),
+    ]
 
 
 @pytest.mark.parametrize(
     ("loops", "after"),
-    [(["baseline", "revised", "third"], {"baseline": "revised", "revised": "third"}), ([], {"baseline": "revised", "revised": "third"})],
+    [
+        (["baseline", "revised", "third"], {"baseline": "revised", "revised": "third"}),
+        ([], {"baseline": "revised", "revised": "third"}),
+    ],
     ids=["by the loop", "by time"],
 )
 def test_the_attempt_that_follows(tmp_path: Path, loops: list[str], after: dict[str, str]) -> None:

@@ -154,7 +154,10 @@ def test_every_column_is_described_in_the_model(name: str) -> None:
     assert len(table.description) > 10
 
 
-@pytest.mark.parametrize(("name", "column"), [(n, c) for n in (*CORE, "preference_pair") for c, s in models.table(n).columns.items() if not s.nullable])
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [(n, c) for n in (*CORE, "preference_pair") for c, s in models.table(n).columns.items() if not s.nullable],
+)
 def test_null_in_a_required_column_is_refused_on_both_paths(name: str, column: str) -> None:
     frame = framed(name, [good_row(name), good_row(name) | {column: None}])
     assert models.failures(name, frame)[f"{column}|not_null"] == 1
@@ -227,7 +230,7 @@ def test_an_enum_word_outside_the_vocabulary_cannot_be_made() -> None:
 
 
 def test_an_unknown_table_is_named_with_those_that_are_known() -> None:
-    with pytest.raises(TableError, match="no table 'pairs'.*attempts.*preference_pair"):
+    with pytest.raises(TableError, match=r"no table 'pairs'.*attempts.*preference_pair"):
         models.table("pairs")
 
 

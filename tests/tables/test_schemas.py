@@ -28,7 +28,9 @@ def test_the_folder_holds_the_exported_files_and_no_other() -> None:
     assert sorted(p.name for p in SCHEMAS.iterdir()) == sorted(exported())
 
 
-@pytest.mark.parametrize("name", ["index.md", *(f"{n}.{ending}" for n in NAMES for ending in ("schema.json", "arrow.txt", "md"))])
+@pytest.mark.parametrize(
+    "name", ["index.md", *(f"{n}.{ending}" for n in NAMES for ending in ("schema.json", "arrow.txt", "md"))]
+)
 def test_a_file_is_in_step_with_the_code(name: str) -> None:
     assert (SCHEMAS / name).read_text("utf-8") == exported()[name], "run `expcomp schema export schemas/`"
 
@@ -95,7 +97,14 @@ def test_digests_are_those_of_another_process() -> None:
         "from expcomp.tables.digests import rules_digest as r, schema_digest as s\nfrom expcomp.tables.models import table as t\n"
         "print(s(t('preference_pair')), r(t('preference_pair')))"
     )
-    said = run([executable, "-c", code], capture_output=True, text=True, check=True, env=environment({"PYTHONHASHSEED": "7"}), timeout=60).stdout
+    said = run(
+        [executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment({"PYTHONHASHSEED": "7"}),
+        timeout=60,
+    ).stdout
     table = models.table("preference_pair")
     assert said.split() == [schema_digest(table), rules_digest(table)]
 
