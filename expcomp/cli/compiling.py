@@ -116,6 +116,10 @@ def _compile(
     quiet: bool,
     **more: Any,
 ) -> dict[str, Any]:
+    from expcomp.compiler.pool import prepare
+
+    if more.get("processes") != 1:
+        prepare(("expcomp.compiler.shard", "expcomp.compiler.merge"))
     from expcomp.cli.show import show_report
     from expcomp.compiler.build import compile_paths
     from expcomp.io.documents import json_document

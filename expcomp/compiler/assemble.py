@@ -87,92 +87,86 @@ def _cut(frame: pl.DataFrame, family: Family, options: CompileOptions) -> pl.Dat
 
 def _placed(frame: pl.DataFrame, context: Context) -> pl.DataFrame:
     """Envelope facts of attempt and task, and the task's difficulty."""
-    attempt = context.attempts.select("attempt_id", "attempt_kind", "trace_id")
-    task = context.tasks.select("task_id", "domain", "subdomain", "workflow_family", "split").join(
-        context.task_stats.select("task_id", "difficulty", "learnability"),
-        on="task_id",
-        how="left",
-        maintain_order="left",
-    )
-    return frame.join(attempt, on="attempt_id", how="left", maintain_order="left").join(
-        task, on="task_id", how="left", maintain_order="left"
+    return frame.join(context.attempt_place, on="attempt_id", how="left", maintain_order="left").join(
+        context.task_place, on="task_id", how="left", maintain_order="left"
     )
 
 
 def _identified(frame: pl.DataFrame, family: Family) -> pl.DataFrame:
-    frame = frame.with_columns(content_hash=pl.concat_str(pl.lit(PREFIX), sha256_expr("_text")))
+    digest = pl.concat_str(pl.lit(PREFIX), sha256_expr("_text"))
     place = pl.concat_str(
         pl.lit(f"{SCHEMA_VERSION}\x1f{family.name}"),
         "package_id",
         pl.col("attempt_id").fill_null(""),
         pl.col("step_index").cast(pl.String).fill_null(""),
         pl.col("_discriminator").fill_null(""),
-        "content_hash",
+        digest,
         separator="\x1f",
     )
-    frame = frame.with_columns(_place=place)
-    return frame.with_columns(row_id=pl.concat_str(pl.lit("row_"), sha256_expr("_place").str.head(32))).drop("_place")
+    frame = frame.with_columns(content_hash=digest, _place=place, _tokens=count_tokens("_text").cast(pl.Int32))
+    return frame.with_columns(row_id=pl.concat_str(pl.lit("row_"), sha256_expr("_place").str.head(32)))
 
 
 def _gated(frame: pl.DataFrame, family: Family, options: CompileOptions) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """Evaluate all gates; repair what can be repaired and evaluate again, until nothing changes."""
-    frame = frame.with_columns(
-        _cited=pl.col("_n_refs").fill_null(0),
-        _found=pl.col("_n_there").fill_null(0),
-        _n_hidden=pl.col("_n_hidden").fill_null(0),
-    ).with_columns(_n_missing=pl.col("_cited") - pl.col("_found") - pl.col("_n_hidden"))
+    counted = {"_cited": "_n_refs", "_found": "_n_there", "_n_hidden": "_n_hidden"}
+    frame = frame.with_columns(pl.col(source).fill_null(0).alias(name) for name, source in counted.items())
+    frame = frame.with_columns(_n_missing=pl.col("_cited") - pl.col("_found") - pl.col("_n_hidden"))
     gates = gate_exprs(family, options)
-    searched = text_gate_exprs(family, options)
-    frame = _searched(frame, searched, pii=options.pii)
-    text_flags = {name: pl.col(f"_gate_{name}") for name in searched}
+    left = _left_over(frame, options)
     rounds: list[dict[str, Any]] = []
     for number in range(1, options.max_rounds + 1):
-        reasons = pl.concat_list(
-            pl.when(e).then(pl.lit(name)) for name, e in {**gates, **text_flags}.items()
-        ).list.drop_nulls()
-        frame = frame.with_columns(reject_reasons=reasons).with_columns(
-            accepted=pl.col("reject_reasons").list.len() == 0
-        )
-        fixable = (pl.col("_n_missing") > 0) & (pl.col("_found") > 0)
-        repairs = int(frame.select(fixable.sum()).item()) if number < options.max_rounds else 0
-        rounds.append(_record(frame, number, repairs))
+        flags = frame.select(**gates)
+        objecting = {n: flags[n] for n in flags.columns if flags[n].any()} | left
+        fixable = pl.Series([], dtype=pl.Boolean)
+        if "unresolved_ref" in objecting and number < options.max_rounds:
+            fixable = objecting["unresolved_ref"] & (frame["_found"] > 0)
+        repairs = int(fixable.sum())
+        rounds.append(_record(frame.height, objecting, number, repairs))
         if not repairs:
             break
         frame = frame.with_columns(
             _evidence_ids=pl.when(fixable).then("_evidence_ok").otherwise("_evidence_ids"),
             _n_missing=pl.when(fixable).then(0).otherwise("_n_missing"),
         )
-    return frame.with_columns(evidence_ids=pl.col("_evidence_ids").fill_null([])), rounds
+    return frame.with_columns(_verdict(objecting, frame.height)).with_columns(
+        pl.col("_evidence_ids").fill_null([]).alias("evidence_ids")
+    ), rounds
 
 
-def _searched(frame: pl.DataFrame, gates: Mapping[str, pl.Expr], *, pii: bool) -> pl.DataFrame:
+def _verdict(objecting: Mapping[str, pl.Series], height: int) -> list[pl.Series]:
+    """`accepted` and `reject_reasons` from the gates that object somewhere."""
+    if not objecting:
+        none = pl.Series("reject_reasons", [[]], dtype=pl.List(pl.String))
+        return [pl.Series("accepted", [True]).new_from_index(0, height), none.new_from_index(0, height)]
+    named = pl.concat_list(pl.when(pl.col(name)).then(pl.lit(name)) for name in objecting).list.drop_nulls()
+    reasons = pl.DataFrame(dict(objecting)).select(named.alias("reject_reasons"))
+    return [*reasons.with_columns(accepted=pl.col("reject_reasons").list.len() == 0)]
+
+
+def _left_over(frame: pl.DataFrame, options: CompileOptions) -> dict[str, pl.Series]:
     """Search for what redaction may have left; only in rows where it changed something, the others were clean before."""
-    frame = frame.with_columns(_tokens=count_tokens("_text").cast(pl.Int32))
-    at = frame.select((pl.col("_tokens") > 0).arg_true()).to_series()
-    clean = pl.Series([False]).new_from_index(0, frame.height)
-    if not at.len():
-        return frame.with_columns(clean.alias(f"_gate_{name}") for name in gates)
+    odd = frame["_tokens"] > 0
+    if not odd.any():
+        return {}
+    at = odd.arg_true()
     changed = frame.select(pl.col("_text").gather(at))
-    _, hits = redact(changed, ["_text"], pii=pii)
     # Redaction run again says quickly whether anything is left at all; which gate it is, is worth the search only then.
-    found = changed.select(**gates) if hits else pl.DataFrame({name: clean.head(at.len()) for name in gates})
-    return frame.with_columns(clean.scatter(at, found[name]).alias(f"_gate_{name}") for name in gates)
+    if not redact(changed, ["_text"], pii=options.pii)[1]:
+        return {}
+    found = changed.select(**text_gate_exprs(options))
+    clean = pl.Series([False]).new_from_index(0, frame.height)
+    return {name: clean.scatter(at, found[name]) for name in found.columns if found[name].any()}
 
 
-def _record(frame: pl.DataFrame, number: int, repairs: int) -> dict[str, Any]:
-    by_reason = (
-        frame.select(pl.col("reject_reasons").list.explode(keep_nulls=False, empty_as_null=False))
-        .to_series()
-        .value_counts(sort=False)
-    )
-    counts = dict(sorted(zip(by_reason["reject_reasons"].to_list(), by_reason["count"].to_list(), strict=True)))
-    accepted = int(frame["accepted"].sum())
+def _record(height: int, objecting: Mapping[str, pl.Series], number: int, repairs: int) -> dict[str, Any]:
+    rejected = int(pl.DataFrame(dict(objecting)).select(pl.any_horizontal(pl.all()).sum()).item()) if objecting else 0
     return {
         "round": number,
-        "rows": frame.height,
-        "accepted": accepted,
-        "rejected": frame.height - accepted,
-        "reasons": counts,
+        "rows": height,
+        "accepted": height - rejected,
+        "rejected": rejected,
+        "reasons": {name: int(flag.sum()) for name, flag in sorted(objecting.items())},
         "repairs": {"drop_unresolved_ref": repairs} if repairs else {},
         "judge": "rules",
     }

@@ -143,20 +143,21 @@ def _publish_files(
     if discovered.height:
         write_part(discovered, parts / "discovery.arrow")
         first = ["discovery.arrow"]
-    targets = {"diagnostics.parquet": "diagnostics"} | {f"tables/{n}.parquet": n for n in CORE if n != "diagnostics"}
-    for name in ROW_FAMILIES:
-        targets |= {f"rows/{name}.parquet": name, f"rows/{name}.jsonl": name, f"rejected/{name}.parquet": name}
     for folder in ("tables", "rows", "rejected"):
         (staging / folder).mkdir()
-    jobs, weights = [], {}
-    for target, table in targets.items():
-        own = tuple(r.parts[target] for r in results if target in r.parts)
-        own = (*first, *own) if table == "diagnostics" else own
-        weights[target] = sum((parts / p).stat().st_size for p in own)
-        jobs.append(MergeJob(target, table, own, os.fspath(staging), os.fspath(parts), check))
-    jobs.sort(key=lambda j: (-weights[j.target], j.target))
+    targets: dict[str, tuple[str, ...]] = {"diagnostics": ("diagnostics.parquet",)}
+    targets |= {n: (f"tables/{n}.parquet",) for n in CORE if n != "diagnostics"}
+    targets |= {n: (f"rows/{n}.parquet", f"rows/{n}.jsonl", f"rejected/{n}.parquet") for n in ROW_FAMILIES}
+    jobs = []
+    for table, files in targets.items():
+        own = {target: tuple(r.parts[target] for r in results if target in r.parts) for target in files}
+        if table == "diagnostics":
+            own = {target: (*first, *names) for target, names in own.items()}
+        jobs.append(MergeJob(table, own, os.fspath(staging), os.fspath(parts), check))
+    # The largest first, so that no worker is left with a long job at the end.
+    jobs.sort(key=lambda j: -sum((parts / p).stat().st_size for names in j.files.values() for p in names))
     with progress.stage("publish", len(jobs)) as tick:
-        entries = pool.map(merge, jobs, tick)
+        entries = [e for made in pool.map(merge, jobs, tick) for e in made]
     return sorted(entries, key=lambda e: str(e["path"]))
 
 

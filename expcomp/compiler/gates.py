@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.evidence.redact import residual
-from expcomp.tables.families import BY_NAME
+from expcomp.tables.families import FAMILIES
 
 if TYPE_CHECKING:
     from expcomp.config import CompileOptions
@@ -151,17 +151,15 @@ REASONS: Mapping[str, str] = {g.name: g.description for g in GATES}
 TEXT_GATES = frozenset(g.name for g in GATES if g.repair == "redact_residual")
 
 
+@cache
 def gate_exprs(family: Family, options: CompileOptions) -> Mapping[str, pl.Expr]:
-    """The gates of a family, each total: null counts as no objection."""
-    return _made(family.name, options, in_text=False)
-
-
-def text_gate_exprs(family: Family, options: CompileOptions) -> Mapping[str, pl.Expr]:
-    """The gates that search the content text; evaluated only on rows in which redaction changed something."""
-    return _made(family.name, options, in_text=True)
+    """The gates of a family that look at columns, each total: null counts as no objection."""
+    made = {g.name: g.make(family, options) for g in GATES if g.name not in TEXT_GATES}
+    return {gate: e.fill_null(value=False) for gate, e in made.items() if e is not None}
 
 
 @cache
-def _made(name: str, options: CompileOptions, *, in_text: bool) -> Mapping[str, pl.Expr]:
-    made = {g.name: g.make(BY_NAME[name], options) for g in GATES if (g.name in TEXT_GATES) == in_text}
+def text_gate_exprs(options: CompileOptions) -> Mapping[str, pl.Expr]:
+    """The gates that search the content text, the same for all families."""
+    made = {g.name: g.make(FAMILIES[0], options) for g in GATES if g.name in TEXT_GATES}
     return {gate: e.fill_null(value=False) for gate, e in made.items() if e is not None}

@@ -4,64 +4,93 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from expcomp import __version__
 from expcomp.io.digest import sha256_file
-from expcomp.io.sinks import join_lines, join_parquet
+from expcomp.io.sinks import join_lines, join_parquet, write_parquet
 from expcomp.tables import models
 from expcomp.tables.digests import rules_digest, schema_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from expcomp.tables._spec import Table
 
 SAMPLE = 500
 """Rows of each later part that are validated."""
 
+IN_MEMORY = 64 << 20
+"""Files whose parts are no larger than this together are written from memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class MergeJob:
-    """One file to publish: its path in the output, the table it holds, its parts in order."""
+    """All files of one table or family: path in the output -> its parts in order."""
 
-    target: str
     table: str
-    parts: tuple[str, ...]
+    files: dict[str, tuple[str, ...]]
     staging: str
     folder: str
     check: str
 
 
-def merge(job: MergeJob) -> dict[str, Any]:
-    """Write the file and say what the manifest says of it."""
-    out = Path(job.staging, job.target)
-    parts = [Path(job.folder, p) for p in job.parts]
-    entry: dict[str, Any] = {"path": job.target}
-    if job.target.endswith(".jsonl"):
-        rows = join_lines(parts, out)
-    else:
-        table = models.table(job.table)
-        _validate(job.table, parts, job.check)
-        digests = {"schema_digest": schema_digest(table), "rules_digest": rules_digest(table)}
-        meta = {f"expcomp.{k}": v for k, v in digests.items()} | {
-            "expcomp.table": job.table,
-            "expcomp.version": __version__,
-        }
-        rows = join_parquet(parts, out, table.schema, meta)
-        entry |= digests
-    for part in parts:
-        part.unlink()
-    return entry | {"rows": rows, "bytes": out.stat().st_size, "sha256": sha256_file(out)}
-
-
-def _validate(name: str, parts: list[Path], check: str) -> None:
-    """Pandera in full on the first part and under check=full, on a seeded sample of later parts.
+def merge(job: MergeJob) -> list[dict[str, Any]]:
+    """Validate the parts, write the files and say what the manifest says of them.
 
     Raises:
         TableError: A frame does not hold to its contract; nothing is published then.
     """
-    if check == "off":
-        return
-    for number, part in enumerate(parts):
-        frame = pl.read_ipc(part)
-        if number and check != "full":
-            frame = frame.sample(min(SAMPLE, frame.height), seed=number)
-        models.validate(name, frame)
+    table = models.table(job.table)
+    parts = {target: [Path(job.folder, p) for p in names] for target, names in job.files.items()}
+    digests = {"schema_digest": schema_digest(table), "rules_digest": rules_digest(table)}
+    meta = {f"expcomp.{k}": v for k, v in digests.items()} | {
+        "expcomp.table": job.table,
+        "expcomp.version": __version__,
+    }
+    frames = _frames(table, {t: own for t, own in parts.items() if t.endswith(".parquet")})
+    if frames is not None:
+        _validate(job.table, list(frames.values()), job.check)
+    else:
+        _validate(job.table, list(_samples(parts, job.check)), job.check)
+    entries: list[dict[str, Any]] = []
+    for target, own in parts.items():
+        out = Path(job.staging, target)
+        if target.endswith(".jsonl"):
+            rows, digest = join_lines(own, out)
+            entry: dict[str, Any] = {"path": target}
+        else:
+            rows = write_parquet(frames[target], out, meta) if frames is not None else join_parquet(own, out, meta)
+            digest = sha256_file(out)
+            entry = {"path": target, **digests}
+        entries.append(entry | {"rows": rows, "bytes": out.stat().st_size, "sha256": digest})
+        for part in own:
+            part.unlink()
+    return entries
+
+
+def _frames(table: Table, files: dict[str, list[Path]]) -> dict[str, pl.DataFrame] | None:
+    """The frames of all files when they are small together, else None: they are streamed then."""
+    if sum(p.stat().st_size for parts in files.values() for p in parts) > IN_MEMORY:
+        return None
+    return {t: pl.concat([table.empty(), *(pl.read_ipc(p) for p in parts)], rechunk=True) for t, parts in files.items()}
+
+
+def _samples(files: dict[str, list[Path]], check: str) -> Iterator[pl.DataFrame]:
+    """The first part of each file in full, of later ones a seeded sample; all in full under check=full."""
+    for target, parts in files.items():
+        for number, part in enumerate(parts if target.endswith(".parquet") else []):
+            frame = pl.read_ipc(part)
+            whole = number == 0 or check == "full"
+            yield frame if whole else frame.sample(min(SAMPLE, frame.height), seed=number)
+
+
+def _validate(name: str, frames: list[pl.DataFrame], check: str) -> None:
+    """One pandera run for each table: its cost is by column, not by row."""
+    whole = pl.concat(frames) if frames else models.table(name).empty()
+    if check == "off" or not whole.height:
+        models.check_schema(name, whole)
+    else:
+        models.validate(name, whole)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -10,7 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
 from typing import TypeVar
 
 from expcomp.errors import InternalError
@@ -54,23 +57,11 @@ def workers(count: int, preload: Sequence[str]) -> Iterator[Workers]:
     if count <= 1:
         yield Workers(None)
         return
-    # A fork of a process that runs Polars threads may hang, so workers come from a clean server that has imported all they need.
-    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    context = multiprocessing.get_context(method)
-    if method == "forkserver":
-        context.set_forkserver_preload(list(preload))
-    before = os.environ.get("POLARS_MAX_THREADS")
-    os.environ["POLARS_MAX_THREADS"] = "1"
-    try:
-        executor = ProcessPoolExecutor(count, mp_context=context, initializer=_settle)
+    with _one_thread():
+        executor = ProcessPoolExecutor(count, mp_context=_context(preload), initializer=_settle)
         # Start them now: discovery runs meanwhile.
         for _ in range(count):
             executor.submit(_warm)
-    finally:
-        if before is None:
-            del os.environ["POLARS_MAX_THREADS"]
-        else:
-            os.environ["POLARS_MAX_THREADS"] = before
     try:
         yield Workers(executor)
     except BaseException:
@@ -78,11 +69,47 @@ def workers(count: int, preload: Sequence[str]) -> Iterator[Workers]:
         for process in multiprocessing.active_children():
             process.terminate()
         raise
-    executor.shutdown()
+    # All results are in: nothing is lost by not waiting for the workers to tidy up.
+    executor.shutdown(wait=False, cancel_futures=True)
+    for process in multiprocessing.active_children():
+        process.terminate()
+
+
+def prepare(preload: Sequence[str]) -> None:
+    """Start the server that workers come from, so that it imports what they need while the caller still imports its own."""
+    with _one_thread():
+        if _context(preload).get_start_method() == "forkserver":
+            forkserver.ensure_running()
+
+
+def _context(preload: Sequence[str]) -> BaseContext:
+    # A fork of a process that runs Polars threads may hang, so workers come from a clean server that has imported all they need.
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(method)
+    if method == "forkserver":
+        context.set_forkserver_preload(list(preload))
+    return context
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Processes started inside run Polars on one thread each."""
+    before = os.environ.get("POLARS_MAX_THREADS")
+    os.environ["POLARS_MAX_THREADS"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["POLARS_MAX_THREADS"]
+        else:
+            os.environ["POLARS_MAX_THREADS"] = before
 
 
 def _settle() -> None:
     """A worker ends with the run that started it, also when that is killed, and leaves Ctrl-C to it."""
+    # Frames and parsed documents hold no cycles worth looking for; a shard collects once when it is done.
+    gc.freeze()
+    gc.disable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
@@ -109,6 +110,8 @@ def run_shard(job: ShardJob) -> ShardResult:
             path = folder / f"lines.{name}.{job.index:05d}.jsonl"
             write_lines(rows.lines, path)
             result.parts[f"rows/{name}.jsonl"] = path.name
+    del frames, context, rows, frame
+    gc.collect()
     return result
 
 

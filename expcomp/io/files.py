@@ -15,7 +15,7 @@ IGNORED = frozenset(
 )
 """Folders that hold tools' files, never evidence."""
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 15  # most files are smaller; a larger buffer would cost a memory map for each of them
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -95,7 +95,7 @@ def _rest(handle: int, first: bytes, limit: int) -> bytes:
         msg = f"holds {size:,} bytes, more than the limit of {limit:,}; not read"
         raise UnreadableFileError(msg)
     parts, total = [first], len(first)
-    while chunk := os.read(handle, 1 << 20):
+    while chunk := os.read(handle, max(_CHUNK, size - total + 1)):
         parts.append(chunk)
         total += len(chunk)
         if total > limit:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import polars as pl
+
+from expcomp.io.digest import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,47 +30,50 @@ def write_lines(lines: pl.Series, path: Path) -> None:
     """One text a line, UTF-8, each line ended by a newline."""
     with path.open("wb") as handle:
         for start in range(0, lines.len(), LINES):
-            text = lines.slice(start, LINES).str.join("\n").item()
-            handle.write(text.encode())
+            handle.write(lines.slice(start, LINES).str.join("\n").cast(pl.Binary).item())
             handle.write(b"\n")
 
 
-def join_lines(parts: Sequence[Path], out: Path) -> int:
-    """Concatenate text files; returns the number of lines."""
-    rows = 0
+def join_lines(parts: Sequence[Path], out: Path) -> tuple[int, str]:
+    """Concatenate text files; returns the number of lines and the digest of the whole, taken while it is copied."""
+    rows, digest = 0, sha256()
     with out.open("wb") as target:
         for part in parts:
             with part.open("rb") as source:
                 while chunk := source.read(1 << 20):
                     rows += chunk.count(b"\n")
+                    digest.update(chunk)
                     target.write(chunk)
-    return rows
+    return rows, PREFIX + digest.hexdigest()
 
 
-def join_parquet(parts: Sequence[Path], out: Path, schema: pl.Schema, metadata: Mapping[str, str]) -> int:
-    """Write IPC parts as one Parquet file: zstd, fixed row groups, contract in the key-value metadata; returns the number of rows.
+def write_parquet(frame: pl.DataFrame, out: Path, metadata: Mapping[str, str]) -> int:
+    """Write a frame as Parquet: zstd, bounded row groups, contract in the key-value metadata; returns the number of rows."""
+    frame.write_parquet(
+        out,
+        compression="zstd",
+        compression_level=COMPRESSION_LEVEL,
+        row_group_size=_row_group(frame.height, int(frame.estimated_size())),
+        metadata=dict(metadata),
+    )
+    return frame.height
 
-    The parts are streamed, so memory does not grow with their number.
-    """
-    if not parts:
-        pl.DataFrame(schema=schema).write_parquet(
-            out,
-            compression="zstd",
-            compression_level=COMPRESSION_LEVEL,
-            row_group_size=ROW_GROUP,
-            metadata=dict(metadata),
-        )
-        return 0
+
+def join_parquet(parts: Sequence[Path], out: Path, metadata: Mapping[str, str]) -> int:
+    """Write IPC parts as one Parquet file, as `write_parquet` does; they are streamed, so memory does not grow with their number."""
     scan = pl.scan_ipc(list(parts))
     rows = int(scan.select(pl.len()).collect().item())
-    row_bytes = sum(p.stat().st_size for p in parts) / max(1, rows)
     scan.sink_parquet(
         out,
         compression="zstd",
         compression_level=COMPRESSION_LEVEL,
-        row_group_size=max(64, min(ROW_GROUP, int(ROW_GROUP_BYTES / row_bytes))),
+        row_group_size=_row_group(rows, sum(p.stat().st_size for p in parts)),
         metadata=dict(metadata),
         maintain_order=True,
         mkdir=False,
     )
     return rows
+
+
+def _row_group(rows: int, size: int) -> int:
+    return max(64, min(ROW_GROUP, ROW_GROUP_BYTES * rows // max(1, size)))

@@ -84,6 +84,18 @@ class Context:
         )
 
     @cached_property
+    def attempt_place(self) -> pl.DataFrame:
+        """What the envelope takes from the attempt."""
+        return self.attempts.select("attempt_id", "attempt_kind", "trace_id")
+
+    @cached_property
+    def task_place(self) -> pl.DataFrame:
+        """What the envelope and the quality take from the task."""
+        stats = self.task_stats.select("task_id", "difficulty", "learnability")
+        task = self.tasks.select("task_id", "domain", "subdomain", "workflow_family", "split")
+        return task.join(stats, on="task_id", how="left", maintain_order="left")
+
+    @cached_property
     def order(self) -> pl.DataFrame:
         """(package_id, attempt_id, order): attempts of a package in the order in which they began."""
         return (

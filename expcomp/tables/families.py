@@ -37,7 +37,7 @@ TRANSITION = pl.Struct(
 CRITERION_REWARD = pl.Struct({"rubric_item_id": pl.String(), "reward": pl.Float64(), "passed": pl.Boolean()})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Family:
     """The declared side of a row family.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import polars as pl
-import pyarrow as pa
 
 from expcomp.evidence.refs import evidence_id_expr, kind_of, visibility_of
 from expcomp.sources import surfaces
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from expcomp.sources.packages._records import Label
 
+_json = msgspec.json.Encoder().encode
 _RAW_TYPES: dict[str, Any] = {
     "text": pl.String(),
     "int": pl.Int64(),
@@ -79,9 +80,9 @@ def _json_object(column: str, key: str) -> pl.Expr:
 
 def _column(name: str, values: Iterable[Any], dtype: Any) -> pl.Series:
     if isinstance(dtype, pl.List):
-        # Polars builds one Series for each inner list; Arrow builds the column in one go.
-        inner = pa.large_string() if isinstance(dtype.inner, pl.String) else pa.int64()
-        return pl.Series(name, pl.from_arrow(pa.array(values, type=pa.large_list(inner)))).cast(dtype)
+        # Polars builds one Series for each inner list; as JSON text the column is built in one go.
+        texts = [None if v is None else _json(v).decode() for v in values]
+        return pl.Series(name, texts, dtype=pl.String).str.json_decode(dtype)
     return pl.Series(name, values, dtype=dtype, strict=True)
 
 
