@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # A quote inside a JSON string is always escaped, so these patterns can only match keys of the schema, never text.
+BATCH = 4_096
 _NULL_AFTER = r',"[A-Za-z0-9_]+":null'
 _NULL_FIRST = r'\{"[A-Za-z0-9_]+":null,?'
 
@@ -100,7 +101,11 @@ def json_lines(frame: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
     encoded = pl.struct(exprs).struct.json_encode()
     if nulls:
         encoded = encoded.str.replace_all(_NULL_AFTER, "").str.replace_all(_NULL_FIRST, "{")
-    text = frame.select(encoded.alias("json"))["json"]
+    # In batches the texts between the steps stay small and their memory is used again; in one go most of the time is page faults.
+    batches = [
+        frame.slice(start, BATCH).select(encoded.alias("json"))["json"] for start in range(0, frame.height, BATCH)
+    ]
+    text = pl.concat(batches, rechunk=False) if batches else pl.Series("json", [], dtype=pl.String)
     checks = [t for n in names if (t := _tiny(pl.col(n), schema[n])) is not None]
     if not checks or not frame.height:
         return text
