@@ -98,6 +98,8 @@ def json_lines(frame: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
     schema = frame.schema
     names = sorted(columns)
     exprs, nulls = _columns(frame, names, schema)
+    if not exprs:
+        return pl.Series("json", ["{}"], dtype=pl.String).new_from_index(0, frame.height)
     encoded = pl.struct(exprs).struct.json_encode()
     if nulls:
         encoded = encoded.str.replace_all(_NULL_AFTER, "").str.replace_all(_NULL_FIRST, "{")
@@ -105,7 +107,7 @@ def json_lines(frame: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
     batches = [
         frame.slice(start, BATCH).select(encoded.alias("json"))["json"] for start in range(0, frame.height, BATCH)
     ]
-    text = pl.concat(batches, rechunk=False) if batches else pl.Series("json", [], dtype=pl.String)
+    text = pl.concat(batches, rechunk=False)
     checks = [t for n in names if (t := _tiny(pl.col(n), schema[n])) is not None]
     if not checks or not frame.height:
         return text

@@ -35,10 +35,12 @@ def good_value(dtype: pl.DataType) -> Any:
     return 0.5 if dtype.is_float() else "x" if isinstance(dtype, pl.String) else None
 
 
-def good_row(name: str) -> dict[str, Any]:
-    """One row that holds to the contract."""
+def good_row(name: str, number: int = 0) -> dict[str, Any]:
+    """One row that holds to the contract; rows of different numbers differ in their key."""
     columns = models.table(name).columns
     row = {n: good_value(c.dtype) for n, c in columns.items()} | {n: v for n, v in GOOD.items() if n in columns}
+    for key in models.table(name).keys:
+        row[key] = f"x{number}" if isinstance(row[key], str) else number
     return row | ({"row_type": name} if name in BY_NAME else {})
 
 
@@ -159,7 +161,7 @@ def test_every_column_is_described_in_the_model(name: str) -> None:
     [(n, c) for n in (*CORE, "preference_pair") for c, s in models.table(n).columns.items() if not s.nullable],
 )
 def test_null_in_a_required_column_is_refused_on_both_paths(name: str, column: str) -> None:
-    frame = framed(name, [good_row(name), good_row(name) | {column: None}])
+    frame = framed(name, [good_row(name), good_row(name, 1) | {column: None}])
     assert models.failures(name, frame)[f"{column}|not_null"] == 1
     with pytest.raises(TableError, match=column):
         models.validate(name, frame)
@@ -171,11 +173,19 @@ def test_null_in_a_required_column_is_refused_on_both_paths(name: str, column: s
 def test_rule_table_and_pandera_agree(name: str, data: st.DataObject) -> None:
     columns = models.table(name).columns
     rows = []
-    for _ in range(data.draw(st.integers(1, 3))):
+    for number in range(data.draw(st.integers(1, 3))):
         changed = data.draw(st.lists(st.sampled_from(list(columns)), max_size=2, unique=True))
-        rows.append(good_row(name) | {c: data.draw(any_value(columns[c].dtype)) for c in changed})
+        rows.append(good_row(name, number) | {c: data.draw(any_value(columns[c].dtype)) for c in changed})
     frame = framed(name, rows)
     assert verdict(name, frame) == (models.failures(name, frame) == {})
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if models.table(n).keys])
+def test_a_repeated_key_is_refused_on_both_paths(name: str) -> None:
+    frame = framed(name, [good_row(name), good_row(name)])
+    assert models.failures(name, frame) == {f"{'+'.join(models.table(name).keys)}|unique": 2}
+    with pytest.raises(TableError, match="unique"):
+        models.validate(name, frame)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -210,7 +220,7 @@ BROKEN: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("name", "change", "rule"), BROKEN)
 def test_a_broken_rule_is_named_on_both_paths(name: str, change: dict[str, Any], rule: str) -> None:
-    frame = framed(name, [good_row(name), good_row(name) | change])
+    frame = framed(name, [good_row(name), good_row(name, 1) | change])
     assert models.failures(name, frame) == {rule: 1}
     with pytest.raises(TableError, match=f"table {name} ") as caught:
         models.validate(name, frame)
