@@ -71,16 +71,18 @@ def _columns(frame: pl.DataFrame, names: Sequence[str], schema: pl.Schema) -> tu
         live = _live(column, frame.height) if isinstance(dtype, pl.Struct) else {}
         if not live:
             exprs.append(wire(name, dtype))
-            nulls = (
-                nulls
-                or isinstance(dtype, pl.Struct)
-                or (isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.Struct))
-            )
+            nulls = nulls or _holds_struct(dtype)
             continue
         nulls = nulls or any(live.values())
         kept = pl.struct(pl.col(name).struct.field(f) for f in sorted(live)).alias(name)
         exprs.append(pl.when(pl.col(name).is_not_null()).then(kept).alias(name) if missing else kept)
     return exprs, nulls
+
+
+def _holds_struct(dtype: pl.DataType) -> bool:
+    if isinstance(dtype, pl.List):
+        return _holds_struct(dtype.inner)  # type: ignore[arg-type]
+    return isinstance(dtype, pl.Struct)
 
 
 def _live(column: pl.Series, height: int) -> dict[str, int]:
