@@ -198,11 +198,15 @@ def _step_pairs(c: Context) -> pl.DataFrame:
 def grpo(c: Context) -> pl.DataFrame:
     """One group for each task with a graded attempt: all attempts with a usable score, rewards and advantages."""
     graded = c.attempts.filter(pl.col("is_root") & pl.col("task_id").is_not_null() & pl.col("grade_kind").is_not_null())
-    # An attempt without a transcript (an oracle, say) has no completion to put into a group; it is counted, not taken.
+    # An attempt without a transcript has no completion. A scripted one (an oracle) is counted and left out; where the record of
+    # a model's attempt is lost, what is left would be a biased sample of the task: such a group has no target.
     spoke = c.transcripts.filter("by_model").select("attempt_id")
     usable = graded.filter("usable").join(spoke, on="attempt_id", how="semi", maintain_order="left")
     silent = graded.filter("usable").join(spoke, on="attempt_id", how="anti", maintain_order="left")
-    left_out = silent.group_by("task_id", maintain_order=True).agg(n_without_transcript=pl.len().cast(pl.Int32))
+    by_model = pl.col("model").is_not_null() | (pl.col("source_format") == "packages")
+    left_out = silent.group_by("task_id", maintain_order=True).agg(
+        n_without_transcript=pl.len().cast(pl.Int32), lost=by_model.any()
+    )
     prefix = shared_prefix(c, usable.select("attempt_id", group="task_id"))
     talk = (
         usable.join(c.transcripts, on="attempt_id", how="left", maintain_order="left")
@@ -248,7 +252,8 @@ def grpo(c: Context) -> pl.DataFrame:
     flat = pl.col("reward_std").fill_null(0) < 1e-12
     together = pl.concat([groups, rest], how="diagonal").join(left_out, on="task_id", how="left", maintain_order="left")
     return together.select(
-        pl.exclude("traces", "grades", "advantages", "n_without_transcript"),
+        pl.exclude("traces", "grades", "advantages", "completions", "n_without_transcript", "lost"),
+        completions=pl.when(~pl.col("lost").fill_null(value=False)).then("completions"),
         advantages=pl.when(~flat).then("advantages"),
         _refs=pl.concat_list("traces", "grades").list.drop_nulls(),
         n_without_transcript=pl.col("n_without_transcript").fill_null(0),
