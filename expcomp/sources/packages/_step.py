@@ -38,7 +38,8 @@ _TYPES: dict[str, tuple[Any, Any]] = {
 }
 Step = msgspec.defstruct(
     "Step",
-    [(name, *_TYPES[kind]) for name, kind in FIELDS.items()] + [("extra", str | None, None)],
+    # In order of names, as most recorders write them: the decoder looks for each key first after the one before it.
+    [(name, *_TYPES[FIELDS[name]]) for name in sorted(FIELDS)] + [("extra", str | None, None)],
     forbid_unknown_fields=True,
     omit_defaults=True,
     gc=False,
