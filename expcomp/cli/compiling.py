@@ -78,6 +78,10 @@ def compile_(
 
     Example: expcomp compile runs/ --out out
     """
+    from expcomp.compiler.pool import prepare
+
+    if workers != 1:
+        prepare()  # before the imports below: theirs and ours run side by side
     from expcomp.config import CompileOptions
     from expcomp.sources._contract import ReadOptions
 
@@ -116,10 +120,6 @@ def _compile(
     quiet: bool,
     **more: Any,
 ) -> dict[str, Any]:
-    from expcomp.compiler.pool import prepare
-
-    if more.get("processes") != 1:
-        prepare(("expcomp.compiler.shard", "expcomp.compiler.merge"))
     from expcomp.cli.show import show_report
     from expcomp.compiler.build import compile_paths
     from expcomp.io.documents import json_document

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from expcomp.sources._contract import Found, Unit
     from expcomp.sources.load import PathLike
 
-PRELOAD = ("expcomp.compiler.shard", "expcomp.compiler.merge")
 HASH_RULE = {"algorithm": "sha256", "prefix": "sha256:", "exclude": list(HASH_EXCLUDE)}
 
 
@@ -80,7 +79,7 @@ def compile_paths(
         found = find(paths, format=format)
         shards = plan_shards(found.units)
         stages = {"discover": time.perf_counter() - clock}
-        with workers(min(cores, len(shards)), PRELOAD) as pool:
+        with workers(min(cores, len(shards))) as pool:
             parts = staging / ".parts"
             parts.mkdir()
             results = _run_shards(pool, shards, options, read, parts, progress)

@@ -18,6 +18,9 @@ from typing import TypeVar
 
 from expcomp.errors import InternalError
 
+PRELOAD = ("expcomp.compiler.shard", "expcomp.compiler.merge", "pandera.polars")
+"""What the server imports once for all workers."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -52,16 +55,15 @@ class Workers:
 
 
 @contextmanager
-def workers(count: int, preload: Sequence[str]) -> Iterator[Workers]:
+def workers(count: int) -> Iterator[Workers]:
     """A pool of `count` processes; one means this process."""
     if count <= 1:
         yield Workers(None)
         return
     with _one_thread():
-        executor = ProcessPoolExecutor(count, mp_context=_context(preload), initializer=_settle)
-        # Start them now: discovery runs meanwhile.
+        executor = ProcessPoolExecutor(count, mp_context=_context(), initializer=_settle)
         for _ in range(count):
-            executor.submit(_warm)
+            executor.submit(os.getpid)  # they start now, while the setting above holds
     try:
         yield Workers(executor)
     except BaseException:
@@ -75,19 +77,19 @@ def workers(count: int, preload: Sequence[str]) -> Iterator[Workers]:
         process.terminate()
 
 
-def prepare(preload: Sequence[str]) -> None:
+def prepare() -> None:
     """Start the server that workers come from, so that it imports what they need while the caller still imports its own."""
     with _one_thread():
-        if _context(preload).get_start_method() == "forkserver":
+        if _context().get_start_method() == "forkserver":
             forkserver.ensure_running()
 
 
-def _context(preload: Sequence[str]) -> BaseContext:
+def _context() -> BaseContext:
     # A fork of a process that runs Polars threads may hang, so workers come from a clean server that has imported all they need.
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
     if method == "forkserver":
-        context.set_forkserver_preload(list(preload))
+        context.set_forkserver_preload(list(PRELOAD))
     return context
 
 
@@ -119,10 +121,3 @@ def _settle() -> None:
 def _end_with(sentinel: int) -> None:
     wait([sentinel])
     os._exit(1)
-
-
-def _warm() -> None:
-    import expcomp.compiler.shard
-    import expcomp.tables.models
-
-    del expcomp
