@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SAMPLE = 500
 """Rows of each later part that are validated."""
 
-IN_MEMORY = 64 << 20
+IN_MEMORY = 32 << 20
 """Files whose parts are no larger than this together are written from memory."""
 
 
@@ -51,10 +51,9 @@ def merge(job: MergeJob) -> list[dict[str, Any]]:
         "expcomp.version": __version__,
     }
     frames = _frames(table, {t: own for t, own in parts.items() if t.endswith(".parquet")})
-    if frames is not None:
-        _validate(job.table, list(frames.values()), job.check)
-    else:
-        _validate(job.table, list(_samples(parts, job.check)), job.check)
+    # One pandera run for all of a small table, since its cost is by column; one for each part of a large one, to keep memory flat.
+    for frame in [pl.concat(frames.values())] if frames is not None else _samples(parts, job.check):
+        _validate(job.table, frame, job.check)
     entries: list[dict[str, Any]] = []
     for target, own in parts.items():
         out = Path(job.staging, target)
@@ -62,7 +61,10 @@ def merge(job: MergeJob) -> list[dict[str, Any]]:
             rows, digest = join_lines(own, out)
             entry: dict[str, Any] = {"path": target}
         else:
-            rows = write_parquet(frames[target], out, meta) if frames is not None else join_parquet(own, out, meta)
+            if frames is not None or not own:
+                rows = write_parquet(frames[target] if frames is not None else table.empty(), out, meta)
+            else:
+                rows = join_parquet(own, out, meta)
             digest = sha256_file(out)
             entry = {"path": target, **digests}
         entries.append(entry | {"rows": rows, "bytes": out.stat().st_size, "sha256": digest})
@@ -87,10 +89,8 @@ def _samples(files: dict[str, list[Path]], check: str) -> Iterator[pl.DataFrame]
             yield frame if whole else frame.sample(min(SAMPLE, frame.height), seed=number)
 
 
-def _validate(name: str, frames: list[pl.DataFrame], check: str) -> None:
-    """One pandera run for each table: its cost is by column, not by row."""
-    whole = pl.concat(frames) if frames else models.table(name).empty()
-    if check == "off" or not whole.height:
-        models.check_schema(name, whole)
+def _validate(name: str, frame: pl.DataFrame, check: str) -> None:
+    if check == "off" or not frame.height:
+        models.check_schema(name, frame)
     else:
-        models.validate(name, whole)
+        models.validate(name, frame)

@@ -37,6 +37,21 @@ def document(out: Path, name: str) -> dict[str, Any]:
     return json.loads((out / name).read_text("utf-8"))
 
 
+# -- size ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_large_tables_are_streamed_and_hold_the_same_rows(
+    tmp_path: Path, packages: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("expcomp.compiler.merge.IN_MEMORY", 0)
+    streamed = compiled_to(tmp_path / "streamed", packages)
+    assert verify(streamed).ok
+    for name in ROW_FAMILIES:
+        for where in ("rows", "rejected"):
+            file = f"{where}/{name}.parquet"
+            assert_frame_equal(pl.read_parquet(streamed / file), pl.read_parquet(compiled / file))
+
+
 # -- books -----------------------------------------------------------------------------------------------------------------
 
 
