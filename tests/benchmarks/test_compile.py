@@ -21,7 +21,7 @@ import pytest
 from tests.helpers import environment, package
 
 PACKAGES = int(os.environ.get("EXPCOMP_BENCH_PACKAGES", "20"))
-STEPS = int(os.environ.get("EXPCOMP_BENCH_STEPS", "60"))
+STEPS = int(os.environ.get("EXPCOMP_BENCH_STEPS", "40"))
 TOOLS = os.environ.get("EXPCOMP_TOOLS")
 TIMES = 3
 
@@ -54,7 +54,7 @@ def watch():
     while not done.is_set():
         for pid in family():
             peaks[pid] = max(peaks.get(pid, 0), peak(pid))
-        done.wait(0.02)
+        done.wait(0.1)
 done = threading.Event()
 thread = threading.Thread(target=watch)
 thread.start()
