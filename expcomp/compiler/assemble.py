@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from expcomp.config import CompileOptions
     from expcomp.rows.context import Context
     from expcomp.rows.family import RowFamily
-    from expcomp.tables.families import Family
+    from expcomp.tables.family import Family
 
 
 @dataclass(frozen=True)

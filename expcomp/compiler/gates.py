@@ -14,7 +14,7 @@ from expcomp.tables.families import FAMILIES
 
 if TYPE_CHECKING:
     from expcomp.config import CompileOptions
-    from expcomp.tables.families import Family
+    from expcomp.tables.family import Family
 
 Make = Callable[["Family", "CompileOptions"], pl.Expr | None]
 

@@ -77,7 +77,7 @@ def _frames(table: Table, files: dict[str, list[Path]]) -> dict[str, pl.DataFram
     """The frames of all files when they are small together, else None: they are streamed then."""
     if sum(p.stat().st_size for parts in files.values() for p in parts) > IN_MEMORY:
         return None
-    return {t: pl.concat([table.empty(), *(pl.read_ipc(p) for p in parts)], rechunk=True) for t, parts in files.items()}
+    return {t: pl.concat([table.empty(), *(pl.read_ipc(p) for p in parts)]) for t, parts in files.items()}
 
 
 def _samples(files: dict[str, list[Path]], check: str) -> Iterator[pl.DataFrame]:

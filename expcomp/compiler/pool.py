@@ -109,9 +109,7 @@ def _one_thread() -> Iterator[None]:
 
 def _settle() -> None:
     """A worker ends with the run that started it, also when that is killed, and leaves Ctrl-C to it."""
-    # Frames and parsed documents hold no cycles worth looking for; a shard collects once when it is done.
-    gc.freeze()
-    gc.disable()
+    gc.freeze()  # what the server imported stays
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:

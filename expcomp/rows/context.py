@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.rows import labels
-from expcomp.tables.families import CALL, CHAT, MESSAGE
+from expcomp.tables.family import CALL, CHAT, MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from expcomp.tables.families import Family
+from expcomp.tables.family import Family
 
 if TYPE_CHECKING:
     from expcomp.rows.context import Context

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.rows.family import RowFamily
-from expcomp.tables.families import BY_NAME, CHAT
+from expcomp.tables.families import BY_NAME
+from expcomp.tables.family import CHAT
 
 if TYPE_CHECKING:
     from expcomp.rows.context import Context

@@ -2,82 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
-
 import polars as pl
 
-from expcomp.tables._spec import Column, Table, flag, integer, json, real, small, text, texts, time
-from expcomp.tables.envelope import row_table
+from expcomp.tables._spec import Column, flag, integer, json, real, small, text, texts, time
 from expcomp.tables.events import EVENTS, event_columns
-
-CALL = pl.Struct({"id": pl.String(), "name": pl.String(), "arguments": pl.String()})
-MESSAGE = pl.Struct(
-    {
-        "role": pl.String(),
-        "content": pl.String(),
-        "reasoning": pl.String(),
-        "tool_calls": pl.List(CALL),
-        "tool_call_id": pl.String(),
-        "name": pl.String(),
-        "trainable": pl.Boolean(),
-    }
-)
-CHAT = pl.List(MESSAGE)
-TRANSITION = pl.Struct(
-    {
-        "step_index": pl.Int32(),
-        "observation": pl.String(),
-        "action": pl.String(),
-        "response": pl.String(),
-        "reward": pl.Float64(),
-        "success": pl.Boolean(),
-    }
-)
-CRITERION_REWARD = pl.Struct({"rubric_item_id": pl.String(), "reward": pl.Float64(), "passed": pl.Boolean()})
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Family:
-    """The declared side of a row family.
-
-    Attributes:
-        name: Family name; the stem of its files.
-        grain: What one row stands for.
-        description: One line for the dictionary.
-        columns: Content columns.
-        core: What counts for completeness: a column, or columns of which one is enough.
-        uses: What trainers use it for.
-        input: Columns of which at least one must hold something, else `missing_input`.
-        target: The same for the target, else `missing_target`.
-        texts: Text columns that are cut when overlong.
-        labelled: Whether label strength is measured on it.
-        gated_label: Whether a weak label keeps the row out.
-        dedupe: Whether a second row of equal content in one package is a duplicate.
-    """
-
-    name: str
-    grain: str
-    description: str
-    columns: dict[str, Column]
-    core: tuple[str | tuple[str, ...], ...] = ()
-    uses: tuple[str, ...] = ()
-    input: tuple[str, ...] = ()
-    target: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-    labelled: bool = False
-    gated_label: bool = False
-    dedupe: bool = False
-
-    @property
-    def table(self) -> Table:
-        """Envelope and content as one table."""
-        return _table(self.name)
-
-
-def chat(description: str) -> Column:
-    """A list of chat messages."""
-    return Column(CHAT, description)
+from expcomp.tables.family import CHAT, CRITERION_REWARD, TRANSITION, Family, chat
 
 
 def _step_columns() -> dict[str, Column]:
@@ -513,9 +442,3 @@ FAMILIES: tuple[Family, ...] = (
     ),
 )
 BY_NAME = {f.name: f for f in FAMILIES}
-
-
-@cache
-def _table(name: str) -> Table:
-    family = BY_NAME[name]
-    return row_table(name, family.description, family.columns)

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from expcomp.compiler.canonical import json_lines
-from expcomp.tables.families import BY_NAME, CALL, MESSAGE
+from expcomp.tables.families import BY_NAME
+from expcomp.tables.family import CALL, MESSAGE
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12) | st.sampled_from(
     [

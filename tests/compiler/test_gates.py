@@ -16,7 +16,8 @@ from expcomp.config import CompileOptions
 from expcomp.rows.context import Context
 from expcomp.rows.family import RowFamily
 from expcomp.tables.core import CORE
-from expcomp.tables.families import BY_NAME, CHAT
+from expcomp.tables.families import BY_NAME
+from expcomp.tables.family import CHAT
 
 EMPTY = Context({name: table.empty() for name, table in CORE.items()})
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2
