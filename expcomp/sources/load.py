@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.errors import SourceError
-from expcomp.sources._contract import Frames, ReadOptions, Unit
+from expcomp.sources._contract import Batch, Frames, ReadOptions, Unit
 from expcomp.sources.registry import SOURCES, discover
 from expcomp.sources.surfaces import with_surfaces
 from expcomp.sources.traceset import TraceSet
@@ -48,14 +48,17 @@ def find(paths: Sequence[PathLike], *, format: str | None = None) -> Found:  # n
 def read_units(units: Sequence[Unit], options: ReadOptions | None = None) -> Frames:
     """Frames of the common model, units of one format read together, formats in registry order; tasks are unique."""
     options = options or ReadOptions()
-    parts = []
+    parts, silent = [], Batch()
     for name, source in SOURCES.items():
         own = [u for u in units if u.format == name]
         if own:
             parts.append(source.read(own, options))
+            if parts[-1]["attempts"].is_empty():
+                silent.diagnose("no_attempt", f"{len(own)} units of format {name} gave no attempt")
     frames = {name: pl.concat([p[name] for p in parts]) if parts else table.empty() for name, table in CORE.items()}
     frames["steps"] = with_surfaces(frames["steps"])
-    frames["diagnostics"] = pl.concat([frames["diagnostics"], _duplicate_tasks(frames["attempts"])])
+    told = [silent.frames()["diagnostics"]] if silent.rows else []
+    frames["diagnostics"] = pl.concat([frames["diagnostics"], _duplicate_tasks(frames["attempts"]), *told])
     frames["tasks"] = frames["tasks"].unique("task_id", keep="first", maintain_order=True)
     return frames
 
@@ -92,8 +95,23 @@ def _duplicate_tasks(attempts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def read_frames(
+    paths: Sequence[PathLike],
+    format: str | None = None,  # noqa: A002
+    options: ReadOptions | None = None,
+) -> Frames:
+    """The frames of everything below the paths; where nothing is recognised they are empty and diagnostics say so."""
+    found = discover([Path(p) for p in paths], format=format)
+    frames = read_units(found.units, options)
+    nothing = Batch()
+    if not found.units:
+        nothing.diagnose("no_attempt", "no format recognises anything here; no attempt")
+    told = [discovery_frame(found), frames["diagnostics"], nothing.frames()["diagnostics"]]
+    return frames | {"diagnostics": pl.concat(told)}
+
+
 def read_traces(*paths: PathLike, format: str | None = None, options: ReadOptions | None = None) -> TraceSet:  # noqa: A002
-    """Read everything below the paths; the format is recognised by content unless it is named.
+    """Read everything below the paths into plain frames; the format is recognised by content unless it is named.
 
     Raises:
         SourceError: A path that does not exist, or nothing that a format recognises.
@@ -102,8 +120,9 @@ def read_traces(*paths: PathLike, format: str | None = None, options: ReadOption
     found = find(paths, format=format)
     frames = read_units(found.units, options)
     frames["diagnostics"] = pl.concat([discovery_frame(found), frames["diagnostics"]])
-    packages = tuple(dict.fromkeys(u.package_id for u in found.units))
-    return TraceSet({name: frame.lazy() for name, frame in frames.items()}, packages=packages)
+    return TraceSet(frames, packages=tuple(dict.fromkeys(u.package_id for u in found.units)))
 
 
-scan_traces = read_traces
+def scan_traces(*paths: PathLike, format: str | None = None, options: ReadOptions | None = None) -> TraceSet:  # noqa: A002
+    """`read_traces` as LazyFrames. The files are read at once: they are no columnar store that a plan could read later."""
+    return read_traces(*paths, format=format, options=options).lazy()

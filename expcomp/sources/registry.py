@@ -7,14 +7,11 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from expcomp.errors import UsageError
 from expcomp.sources import atif, harbor, tau_bench
 from expcomp.sources._bytes import LFS_POINTER, UnreadableError, read_head
-from expcomp.sources._contract import Found, Frames, ReadOptions, Source, Unit
+from expcomp.sources._contract import Found, Source, Unit
 from expcomp.sources._units import relative
-from expcomp.tables.core import CORE, DIAGNOSTICS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,36 +68,6 @@ def discover(paths: Sequence[Path], *, format: str | None = None) -> Found:  # n
         unique.setdefault((unit.format, unit.path), unit)
     walk.found.units = list(unique.values())
     return walk.found
-
-
-def read_frames(
-    paths: Sequence[Path],
-    format: str | None = None,  # noqa: A002
-    options: ReadOptions | None = None,
-) -> Frames:
-    """All units below the paths as frames of the common model, formats in registry order."""
-    options = options or ReadOptions()
-    found = discover(paths, format=format)
-    parts: list[Frames] = []
-    silent: list[dict[str, Any]] = []
-    for name, source in SOURCES.items():
-        units = [unit for unit in found.units if unit.format == name]
-        if not units:
-            continue
-        frames = source.read(units, options)
-        parts.append(frames)
-        if frames["attempts"].is_empty():
-            silent.append(_row("no_attempt", f"{len(units)} units of format {name} gave no attempt", None, "warning"))
-    if not parts:
-        silent.append(_row("no_attempt", "nothing that a reader knows; no attempt", None, "warning"))
-    out = {
-        name: pl.concat([p[name] for p in parts], how="vertical") if parts else table.empty()
-        for name, table in CORE.items()
-    }
-    told = pl.DataFrame(found.diagnostics + silent, schema=DIAGNOSTICS.schema)
-    out["diagnostics"] = pl.concat([told, out["diagnostics"]], how="vertical")
-    out["tasks"] = out["tasks"].unique("task_id", keep="first", maintain_order=True)
-    return out
 
 
 def _row(code: str, detail: str, uri: str | None, severity: str) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -16,16 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TraceSet:
-    """LazyFrames of the common model, one for each table; a table that is not given is empty.
+    """The tables of the common model, each a DataFrame or a LazyFrame; a table that is not given is empty.
 
     Attributes:
-        tables: LazyFrame by table name.
-        redactions: Hits by redaction rule, counted while loading.
+        tables: Frame by table name; also `ts.steps`, `ts["steps"]`.
         packages: Ids of all units that were read, also those without an attempt.
     """
 
-    tables: Mapping[str, pl.LazyFrame]
-    redactions: Mapping[str, int] = field(default_factory=dict)
+    tables: Mapping[str, pl.DataFrame | pl.LazyFrame]
     packages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -34,20 +32,24 @@ class TraceSet:
             msg = f"TraceSet has no table {', '.join(unknown)}; its tables are {', '.join(CORE)}"
             raise TableError(msg)
 
-    def __getitem__(self, name: str) -> pl.LazyFrame:
+    def __getitem__(self, name: str) -> Any:
         if name not in CORE:
             msg = f"TraceSet has no table '{name}'; its tables are {', '.join(CORE)}"
             raise TableError(msg)
-        return self.tables[name] if name in self.tables else CORE[name].empty().lazy()
+        return self.tables[name] if name in self.tables else CORE[name].empty()
 
-    def __getattr__(self, name: str) -> pl.LazyFrame:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in CORE:
             raise AttributeError(name)
         return self[name]
 
+    def lazy(self) -> TraceSet:
+        """The same with LazyFrames."""
+        return replace(self, tables={name: self[name].lazy() for name in CORE})
+
     def collect(self) -> dict[str, pl.DataFrame]:
-        """All tables as frames."""
-        return dict(zip(CORE, pl.collect_all([self[name] for name in CORE]), strict=True))
+        """All tables as frames; a LazyFrame is run."""
+        return {name: self[name].lazy().collect() for name in CORE}
 
     def __repr__(self) -> str:
-        return f"TraceSet({', '.join(sorted(self.tables))}; {len(self.packages)} packages)"
+        return f"TraceSet({', '.join(name for name in CORE if name in self.tables)}; {len(self.packages)} packages)"

@@ -9,7 +9,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from expcomp.sources.registry import SOURCES, read_frames
+from expcomp.sources.load import read_frames
+from expcomp.sources.registry import SOURCES
 
 REFERENCE = os.environ.get("EXPCOMP_REFERENCE")
 if REFERENCE is None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from expcomp.sources._contract import Found, ReadOptions
 from expcomp.sources.atif import SOURCE
-from expcomp.sources.registry import read_frames
+from expcomp.sources.load import read_frames
 from expcomp.tables.core import CORE
 
 METRICS = {"prompt_tokens": 10, "cached_tokens": 4, "completion_tokens": 3, "cost_usd": 0.5}

@@ -7,7 +7,8 @@ import pytest
 
 from expcomp.errors import UsageError
 from expcomp.sources._json import peek
-from expcomp.sources.registry import SOURCES, discover, read_frames
+from expcomp.sources.load import read_frames
+from expcomp.sources.registry import SOURCES, discover
 from expcomp.tables.core import CORE
 
 TAU = json.dumps([{"task_id": 1, "reward": 1.0, "info": {"reward_info": {}}, "traj": [], "trial": 0}]).encode()

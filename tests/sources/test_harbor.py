@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from expcomp.sources._contract import ReadOptions
 from expcomp.sources.errors_map import class_in_traceback, classify
-from expcomp.sources.registry import read_frames
+from expcomp.sources.load import read_frames
 from expcomp.tables.core import CORE
 
 START = "2026-01-01T00:00:0{}Z"

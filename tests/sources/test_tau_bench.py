@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from expcomp.sources._contract import Found, ReadOptions, Unit
 from expcomp.sources._tau_names import read_name
-from expcomp.sources.registry import read_frames
+from expcomp.sources.load import read_frames
 from expcomp.sources.tau_bench import SOURCE
 from expcomp.tables.core import CORE
 
