@@ -196,3 +196,9 @@ def row_lines(accepted: pl.DataFrame) -> pl.Series:
     """The JSON line of each row: envelope first, then the very text that was hashed."""
     head = json_lines(accepted, [n for n in ENVELOPE if n in HASH_EXCLUDE or n == "content_hash"])
     return accepted.select(line=pl.concat_str(head.str.head(-1), pl.lit(","), pl.col("_text").str.slice(1)))["line"]
+
+
+def lines_of(rows: pl.DataFrame) -> pl.Series:
+    """`row_lines` of published rows: their content text is built again from the columns."""
+    content = [c for c in rows.columns if c not in HASH_EXCLUDE and c != "content_hash"]
+    return row_lines(rows.with_columns(json_lines(rows, content).alias("_text")))

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expcomp import __version__
+from expcomp.compiler.assemble import lines_of
 from expcomp.compiler.gates import REASONS
 from expcomp.compiler.merge import MergeJob, merge
 from expcomp.compiler.plan import plan_shards
-from expcomp.compiler.pool import workers
+from expcomp.compiler.pool import Workers, workers
 from expcomp.compiler.report import build_report
-from expcomp.compiler.shard import ShardJob, ShardResult, run_shard
+from expcomp.compiler.shard import ShardJob, ShardResult, fingerprint, run_shard, write_line_part, write_table_part
 from expcomp.config import CompileOptions
 from expcomp.errors import UsageError
 from expcomp.io.documents import write_json
@@ -24,7 +25,7 @@ from expcomp.io.progress import Progress
 from expcomp.io.publish import publish
 from expcomp.io.sinks import write_part
 from expcomp.rows.registry import ROW_FAMILIES
-from expcomp.sources._contract import ReadOptions
+from expcomp.sources._contract import Found, ReadOptions
 from expcomp.sources.load import discovery_frame, find
 from expcomp.tables._spec import SCHEMA_VERSION
 from expcomp.tables.core import CORE
@@ -33,8 +34,8 @@ from expcomp.tables.envelope import HASH_EXCLUDE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from expcomp.compiler.pool import Workers
-    from expcomp.sources._contract import Found, Unit
+    from expcomp.compiler.compilation import Compilation
+    from expcomp.sources._contract import Unit
     from expcomp.sources.load import PathLike
 
 HASH_RULE = {"algorithm": "sha256", "prefix": "sha256:", "exclude": list(HASH_EXCLUDE)}
@@ -160,6 +161,31 @@ def _publish_files(
     return sorted(entries, key=lambda e: str(e["path"]))
 
 
+def write_compilation(compilation: Compilation, out: PathLike, *, force: bool = False) -> None:
+    """Publish a compilation that is in memory, in the layout of `compile_paths`.
+
+    Raises:
+        OutputError: `out` exists or cannot be written.
+    """
+    with publish(Path(out), force=force) as staging:
+        parts = staging / ".parts"
+        parts.mkdir()
+        result = ShardResult(0, fingerprint=fingerprint(compilation.tables))
+        for name in CORE:
+            write_table_part(
+                result, parts, name if name == "diagnostics" else f"tables/{name}", compilation.tables[name]
+            )
+        for name in ROW_FAMILIES:
+            accepted = compilation.rows[name]
+            write_table_part(result, parts, f"rows/{name}", accepted)
+            write_table_part(result, parts, f"rejected/{name}", compilation.rejected[name])
+            write_line_part(result, parts, name, lines_of(accepted))
+        files = _publish_files(Workers(None), [result], Found(), staging, parts, "off", Progress())
+        parts.rmdir()
+        write_json(staging / "manifest.json", _manifest(compilation.options, ReadOptions(), None, [result], files))
+        write_json(staging / "report.json", dict(compilation.report))
+
+
 def _manifest(
     options: CompileOptions,
     read: ReadOptions,
@@ -169,7 +195,7 @@ def _manifest(
 ) -> dict[str, Any]:
     import polars as pl
 
-    fingerprint = hashlib.sha256("".join(r.fingerprint for r in results).encode()).hexdigest()
+    digest = hashlib.sha256("".join(r.fingerprint for r in results).encode()).hexdigest()
     supplied = {
         n: getattr(read, n)
         for n in ("tools", "system", "arm", "task_id", "trial", "score_scale")
@@ -180,7 +206,7 @@ def _manifest(
         "polars": pl.__version__,
         "schema_version": SCHEMA_VERSION,
         "options": options.to_dict() | {"format": format_name} | supplied,
-        "input_fingerprint": f"sha256:{fingerprint}",
+        "input_fingerprint": f"sha256:{digest}",
         "hash_rule": HASH_RULE,
         "reject_reasons": list(REASONS),
         "families": list(ROW_FAMILIES),

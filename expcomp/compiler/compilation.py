@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -57,12 +57,24 @@ class Compilation:
         rejected: Rejected rows by family, with all reasons.
         tables: The tables the rows were made from.
         report: Counts, reasons, redactions, score distributions, rounds.
+        options: What the compile was told.
     """
 
     rows: Rows
     rejected: Rows
     tables: Mapping[str, pl.DataFrame]
     report: Mapping[str, Any]
+    options: CompileOptions = field(default_factory=CompileOptions)
+
+    def write(self, out: str | Path, *, force: bool = False) -> None:
+        """Publish as a folder, in the layout of `compile_paths`; `force` replaces an earlier output in one step.
+
+        Raises:
+            OutputError: `out` exists or cannot be written.
+        """
+        from expcomp.compiler.build import write_compilation
+
+        write_compilation(self, out, force=force)
 
     @cached_property
     def summary(self) -> pl.DataFrame:
@@ -120,7 +132,7 @@ def compile(ts: TraceSet, *, options: CompileOptions | None = None) -> Compilati
         accepted[name], rejected[name] = rows.accepted, rows.rejected
     packages = sorted({*ts.packages, *frames["attempts"]["package_id"].to_list()})
 
-    return Compilation(Rows(accepted), Rows(rejected), frames, build_report([result], packages, Counter()))
+    return Compilation(Rows(accepted), Rows(rejected), frames, build_report([result], packages, Counter()), options)
 
 
 def open_compilation(folder: str | Path) -> Compilation:

@@ -105,27 +105,33 @@ def _run(job: ShardJob) -> ShardResult:
     result = ShardResult(job.index)
     frames, result.redactions = redacted(read_units(job.units, job.read), pii=job.options.pii)
     folder = Path(job.folder)
-    result.fingerprint = _fingerprint(frames)
+    result.fingerprint = fingerprint(frames)
     result.diagnostics.update(frames["diagnostics"]["code"].to_list())
     result.attempts.update(frames["attempts"]["source_format"].to_list())
     result.packages = tuple(dict.fromkeys(frames["attempts"]["package_id"].to_list()))
     for name, frame in frames.items():
         result.tables[name] += frame.height
-        _part(result, folder, name if name == "diagnostics" else f"tables/{name}", frame)
+        write_table_part(result, folder, name if name == "diagnostics" else f"tables/{name}", frame)
     context = Context(frames)
     for name, row_family in ROW_FAMILIES.items():
         rows = assemble(row_family, context, job.options)
         count_rows(result, name, rows)
         for where, frame in (("rows", rows.accepted), ("rejected", rows.rejected)):
-            _part(result, folder, f"{where}/{name}", frame)
-        if rows.lines.len():
-            path = folder / f"lines.{name}.{job.index:05d}.jsonl"
-            write_lines(rows.lines, path)
-            result.parts[f"rows/{name}.jsonl"] = path.name
+            write_table_part(result, folder, f"{where}/{name}", frame)
+        write_line_part(result, folder, name, rows.lines)
     return result
 
 
-def _part(result: ShardResult, folder: Path, key: str, frame: pl.DataFrame) -> None:
+def write_line_part(result: ShardResult, folder: Path, family: str, lines: pl.Series) -> None:
+    """The JSON lines of a family's accepted rows as one part file; none when there are none."""
+    if lines.len():
+        path = folder / f"lines.{family}.{result.index:05d}.jsonl"
+        write_lines(lines, path)
+        result.parts[f"rows/{family}.jsonl"] = path.name
+
+
+def write_table_part(result: ShardResult, folder: Path, key: str, frame: pl.DataFrame) -> None:
+    """A frame as one part file; none when it is empty."""
     if frame.height:
         models.check_schema(Path(key).name, frame)
         path = folder / f"{key.replace('/', '.')}.{result.index:05d}.arrow"
@@ -162,7 +168,7 @@ def _histogram(values: pl.Series) -> list[int]:
     return [counts.get(i, 0) for i in range(BINS)] + [values.null_count()]
 
 
-def _fingerprint(frames: Mapping[str, pl.DataFrame]) -> str:
+def fingerprint(frames: Mapping[str, pl.DataFrame]) -> str:
     """Digest over what was read: refs with the digests of their bytes, attempts with the digests of their files."""
     h = hashlib.sha256()
     for name, columns in (

@@ -671,3 +671,14 @@ def test_twins_in_two_shards_are_read_together(tmp_path: Path) -> None:
     groups = pl.read_parquet(tmp_path / "out/rows/grpo_rollout_group.parquet")
     assert report["run"]["shards"] == 2
     assert groups["group_size"].to_list() == [22, 22, 22]
+
+
+def test_a_compilation_in_memory_is_written_as_the_folder_would_be(
+    tmp_path: Path, packages: Path, compiled: Path
+) -> None:
+    xc.compile(xc.read_traces(packages)).write(tmp_path / "out")
+    assert verify(tmp_path / "out").ok
+    for file in sorted(compiled.rglob("*.*")):
+        name = file.relative_to(compiled).as_posix()
+        if name.startswith(("rows/", "rejected/", "tables/")):
+            assert (tmp_path / "out" / name).read_bytes() == file.read_bytes(), name
