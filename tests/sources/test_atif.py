@@ -260,4 +260,5 @@ def test_values_of_any_type_never_raise(tmp_path_factory, data):
     path.write_text(json.dumps(value))
     found = Found()
     SOURCE.units(path, path.parent, found)
-    SOURCE.read(found.units, ReadOptions())
+    frames = SOURCE.read(found.units, ReadOptions())
+    assert frames["attempts"].height + frames["diagnostics"].height > 0
