@@ -29,12 +29,14 @@ RELEASE_FILES = frozenset(
 BUNDLE_MARKS = frozenset({"contribution_manifest.json", "session_metadata.json"})
 BUNDLE_FOLDERS = frozenset({"traces", "outputs", "evaluation", "learning_data"})
 
-# Fields that only this kind of record has -> its place in a package folder. {kind} is the attempt. The first that fits counts.
-PLACES: tuple[tuple[frozenset[str], str], ...] = (
+# Fields that only this kind of record has -> its place in a package folder, None when no row is made from it. {kind} is the
+# attempt. The first that fits counts.
+PLACES: tuple[tuple[frozenset[str], str | None], ...] = (
+    (frozenset({"example_id", "rubric_item_scores"}), None),  # a copy of a grade, made for reward modelling
     (frozenset({"trace_steps"}), "attempts/{kind}/agent_trace.raw.json"),
     (frozenset({"steps", "trace_id"}), "attempts/{kind}/agent_trace.json"),
     (frozenset({"verification_status"}), "grading/{kind}_verifier_result.json"),
-    (frozenset({"grader_kind", "rubric_item_scores", "grader_result_id"}), "grading/{kind}_grader_result.json"),
+    (frozenset({"grader_kind", "rubric_item_scores"}), "grading/{kind}_grader_result.json"),
     (frozenset({"feedback_id", "feedback_summary"}), "feedback/{kind}_evaluator_feedback.json"),
     (frozenset({"step_quality_label"}), "signals/process_supervision.jsonl"),
     (frozenset({"lesson_summary"}), "signals/lesson_pack.json"),
