@@ -9,7 +9,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import polars as pl
 
 from expcomp.compiler.assemble import assemble
@@ -17,6 +16,7 @@ from expcomp.compiler.report import build_report
 from expcomp.compiler.shard import ShardResult, count_rows, redacted
 from expcomp.config import CompileOptions
 from expcomp.errors import SourceError
+from expcomp.io.documents import read_json
 from expcomp.rows.context import Context
 from expcomp.rows.registry import ROW_FAMILIES
 
@@ -145,7 +145,7 @@ def open_compilation(folder: str | Path) -> Compilation:
     if not (root / "manifest.json").is_file() or not (root / "report.json").is_file():
         msg = f"{folder} is no output of a compile: it has no manifest.json and report.json"
         raise SourceError(msg)
-    report = orjson.loads((root / "report.json").read_bytes())
+    report = read_json(root / "report.json")
     return Compilation(Rows(folder=root / "rows"), Rows(folder=root / "rejected"), _Tables(root), report)
 
 

@@ -77,6 +77,14 @@ def _issue(name: str) -> Make:
     return lambda family, _: (pl.col("_issue") == name) if family.labelled else None
 
 
+def _weak(family: Family, options: CompileOptions) -> pl.Expr | None:
+    if not family.gated_label:
+        return None
+    weak = pl.col("_label_strength") < options.min_label_strength
+    # Step pairs rest on recorded outcomes by design; pair_level and label_strength say so.
+    return weak & (pl.col("pair_level") != "step") if "pair_level" in family.columns else weak
+
+
 def _residual(kind: str) -> Make:
     def make(_: Family, options: CompileOptions) -> pl.Expr | None:
         return residual("_text", pii=options.pii).get(kind)
@@ -102,7 +110,7 @@ GATES: tuple[Gate, ...] = (
     Gate(
         "weak_label",
         "the label is weaker than min_label_strength",
-        lambda f, o: (pl.col("_label_strength") < o.min_label_strength) if f.gated_label else None,
+        _weak,
     ),
     Gate(
         "attempt_failed",

@@ -18,7 +18,6 @@ from expcomp.rows.context import Context
 from expcomp.rows.registry import ROW_FAMILIES
 from expcomp.sources.load import read_units
 from expcomp.tables import models
-from expcomp.tables.core import CORE
 from expcomp.tables.envelope import QUALITY_PARTS
 
 if TYPE_CHECKING:
@@ -178,6 +177,3 @@ def fingerprint(frames: Mapping[str, pl.DataFrame]) -> str:
         text = frames[name].select(pl.concat_str(pl.col(c).fill_null("") for c in columns))
         h.update("\n".join(text.to_series().to_list()).encode())
     return h.hexdigest()
-
-
-TABLE_NAMES = tuple(CORE)

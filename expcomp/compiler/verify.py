@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
@@ -16,12 +14,12 @@ from expcomp.compiler.assemble import row_lines
 from expcomp.compiler.canonical import json_lines
 from expcomp.errors import SourceError
 from expcomp.io.digest import PREFIX, sha256_expr, sha256_file
+from expcomp.io.documents import read_json
+from expcomp.io.files import listing
+from expcomp.io.sinks import lines_digest
 from expcomp.tables import models
 from expcomp.tables.digests import rules_digest, schema_digest
 from expcomp.tables.families import BY_NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OWN = ("manifest.json", "report.json")
 
@@ -61,7 +59,7 @@ def verify(folder: str | Path) -> Verification:
     except (KeyError, TypeError) as error:
         msg = f"{folder}: manifest.json has no usable 'files' and 'hash_rule' ({error!r})"
         raise SourceError(msg) from error
-    there = set(_files(root))
+    there = set(listing(root))
     for name in sorted(set(listed) - there):
         found.problems.append(f"{name}: listed in manifest.json, but not there")
     for name in sorted(there - set(listed) - set(OWN)):
@@ -74,24 +72,11 @@ def verify(folder: str | Path) -> Verification:
 
 
 def _document(root: Path, name: str) -> dict[str, Any]:
-    try:
-        value = json.loads((root / name).read_bytes())
-    except FileNotFoundError:
-        msg = f"{root}: no {name}; expected the output folder of a compile"
-        raise SourceError(msg) from None
-    except (OSError, ValueError) as error:
-        msg = f"{root}: {name} cannot be read ({error})"
-        raise SourceError(msg) from error
+    value = read_json(root / name)
     if not isinstance(value, dict):
         msg = f"{root}: {name} holds no JSON object"
         raise SourceError(msg)
     return value
-
-
-def _files(root: Path) -> Iterator[str]:
-    for folder, _, names in os.walk(root):
-        for name in names:
-            yield (Path(folder) / name).relative_to(root).as_posix()
 
 
 def _file(root: Path, name: str, entry: dict[str, Any], found: Verification) -> None:
@@ -169,15 +154,11 @@ def _twin(
     path = root / name
     if not path.is_file():
         return
-    want, got = hashlib.sha256(), hashlib.sha256()
+    want = hashlib.sha256()
     for line in row_lines(rows.with_columns(text.alias("_text"))):
         want.update(line.encode() + b"\n")
-    count = 0
-    with path.open("rb") as handle:
-        while chunk := handle.read(1 << 20):
-            got.update(chunk)
-            count += chunk.count(b"\n")
-    if want.digest() != got.digest():
+    count, digest = lines_digest(path)
+    if digest != PREFIX + want.hexdigest():
         found.problems.append(f"{name}: {count} lines, not the {rows.height} rows of the Parquet twin")
     if count != entry.get("rows"):
         found.problems.append(f"{name}: {count} lines, manifest.json says {entry.get('rows')}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from expcomp.errors import SourceError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -12,6 +14,22 @@ if TYPE_CHECKING:
 def json_document(value: Any) -> str:
     """Indented JSON text, ended by a newline."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON document.
+
+    Raises:
+        SourceError: It is absent, unreadable or no JSON.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        msg = f"{path.parent}: no {path.name}; expected the output folder of a compile"
+        raise SourceError(msg) from None
+    except (OSError, ValueError) as error:
+        msg = f"{path.parent}: {path.name} cannot be read ({error})"
+        raise SourceError(msg) from error
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -60,6 +60,13 @@ def walk(root: str | Path) -> dict[str, Entry]:
     return dict(sorted(found.items()))
 
 
+def listing(root: Path) -> list[str]:
+    """Every file and link below a folder of ours, by path relative to it, sorted; nothing is left out."""
+    return sorted(
+        (Path(folder) / name).relative_to(root).as_posix() for folder, _, names in os.walk(root) for name in names
+    )
+
+
 def read_fast(path: str, *, limit: int) -> bytes:
     """Bytes of a regular file whose parents are known to be no links; the last part is not followed if it is one.
 

@@ -34,6 +34,16 @@ def write_lines(lines: pl.Series, path: Path) -> None:
             handle.write(b"\n")
 
 
+def lines_digest(path: Path) -> tuple[int, str]:
+    """Number of lines and digest of a text file."""
+    rows, digest = 0, sha256()
+    with path.open("rb") as handle:
+        while chunk := handle.read(1 << 20):
+            rows += chunk.count(b"\n")
+            digest.update(chunk)
+    return rows, PREFIX + digest.hexdigest()
+
+
 def join_lines(parts: Sequence[Path], out: Path) -> tuple[int, str]:
     """Concatenate text files; returns the number of lines and the digest of the whole, taken while it is copied."""
     rows, digest = 0, sha256()

@@ -38,14 +38,13 @@ def message(role: str, content: pl.Expr, *, trainable: bool) -> pl.Expr:
 def training_example(c: Context) -> pl.DataFrame:
     """Conversations of every root attempt and context, and one instruction-to-deliverable row for each text it handed over."""
     base = c.attempts.filter("is_root")
-    tools = pl.coalesce("task_tools", pl.lit(None, dtype=pl.String))
     talk = base.join(c.chats, on="attempt_id", how="inner", maintain_order="left").select(
         *_SCORES,
         refs("trace_ref", "grade_ref"),
         "messages",
         "passed",
         example_kind=pl.lit("conversation"),
-        tools=tools,
+        tools="task_tools",
         score=pl.when("usable").then("score_norm"),
         n_messages="n_messages",
         n_tool_calls=pl.col("n_calls").cast(pl.Int32),

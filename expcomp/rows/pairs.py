@@ -188,8 +188,8 @@ def _step_pairs(c: Context) -> pl.DataFrame:
             rejected_attempt_id="attempt_id",
             chosen_step_index="good",
             rejected_step_index="bad",
-            # The recorded outcome is the label: a heuristic one.
-            _label_strength=pl.lit(0.5),
+            # The recorded outcome is the label: a heuristic one, told apart by pair_level.
+            _label_strength=pl.lit(0.25),
             _refs=pl.concat_list("trace_ref").list.drop_nulls(),
             _discriminator=pl.format("{}>{}", "good", "bad"),
         )

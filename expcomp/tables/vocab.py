@@ -73,5 +73,3 @@ LABEL_SOURCE = pl.Enum(
         "none",
     ]
 )
-PAIR_LEVEL = pl.Enum(["attempt", "step"])
-RESPONSE_SOURCE = pl.Enum(["tool", "user"])

@@ -66,8 +66,9 @@ class AttemptReader:
         config = msgspec.json.decode(trace["agent_config"]) if trace.get("agent_config") else {}
         config = config if isinstance(config, dict) else {}
         summary = declared["output_summary"] or trace.get("final_output_summary") or trace.get("output_summary")
-        if trace.get("system_prompt"):
-            self.steps.systems[self.id] = trace["system_prompt"]
+        system = trace.get("system_prompt") or self.p.options.system
+        if system:
+            self.steps.systems[self.id] = system
         self.p.batch.add(
             "attempts",
             attempt_id=self.id,
@@ -76,7 +77,7 @@ class AttemptReader:
             native_attempt_id=declared["attempt_id"] or trace.get("attempt_id"),
             task_id=self.task_id,
             run_id=trace.get("run_id"),
-            arm=self.kind,
+            arm=self.p.options.arm or self.kind,
             seed=config.get("seed") if isinstance(config.get("seed"), int) else None,
             agent=_text(config.get("agent")),
             model=_text(config.get("model")),
@@ -92,7 +93,8 @@ class AttemptReader:
             output_summary=summary,
             trace_ref=trace_ref,
             outputs_ref=self.p.cite(outputs_ref) if outputs is not None else None,
-            has_system_prompt=bool(trace.get("system_prompt")),
+            has_tools=bool(self.p.options.tools),
+            has_system_prompt=bool(system),
             source_version=trace.get("schema_version"),
             source_uri=trace_ref or self.base,
             metadata=trace.get("rest"),

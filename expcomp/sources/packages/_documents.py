@@ -76,7 +76,6 @@ LESSON = fields(text="lesson_summary", texts="strategy_lessons source_attempt_id
 SIGNAL = fields(
     text="attempt_kind attempt_id trace_id step_quality_label label_source", int="step", real="local_reward"
 )
-MANIFEST = fields(text="selected_attempt_id task_id apprenticeship_mode baseline_attempt_id loop_stop_reason")
 
 # Loop documents by file stem. What a family reads is typed here, so that the JSON text decodes with one dtype.
 LOOP: Mapping[str, Fields] = {

@@ -111,11 +111,6 @@ class Package:
             return None
         return value
 
-    def read_lines(self, ref: str) -> list[tuple[int, dict[str, Any]]]:
-        """Objects of a JSON lines file with their line numbers; a bad line costs one line and is reported."""
-        data = self.read(ref)
-        return [] if data is None else self.parse_lines(data, ref)
-
     def parse_lines(self, data: bytes, ref: str) -> list[tuple[int, dict[str, Any]]]:
         """Objects of JSON lines read from `ref`."""
         good, bad = load_lines(data)

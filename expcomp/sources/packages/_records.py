@@ -42,6 +42,7 @@ def read_task(p: Package) -> str:
         "tasks",
         task_id=task_id,
         native_id=first("raw_task_id"),
+        tools=p.options.tools,
         title=first("normalized_title", "raw_title", "title"),
         instruction=first("normalized_instruction", "instruction", "raw_description"),
         domain=first("domain", "normalized_domain"),

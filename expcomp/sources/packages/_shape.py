@@ -13,7 +13,7 @@ from expcomp.sources.packages import _documents as docs
 from expcomp.sources.packages import _step
 from expcomp.sources.packages._attempt import StepRows
 from expcomp.tables import vocab as v
-from expcomp.tables.core import ATTEMPTS, EVIDENCE, MESSAGES, OBSERVATION, STEPS, TOOL_CALL
+from expcomp.tables.core import ATTEMPTS, EVIDENCE, MESSAGES, OBSERVATION, TOOL_CALL
 from expcomp.tables.step_fields import DTYPES
 
 if TYPE_CHECKING:
@@ -122,9 +122,12 @@ def steps_frame(rows: StepRows, labels: Mapping[tuple[str, int], Label]) -> pl.D
     is_user = pl.col("action").eq_missing("user_message")
     tool_step = ~is_user & pl.col("tool").is_not_null()
     call_id = pl.format("call_{}", pl.col("step_index"))
-    is_object = pl.col("input").str.starts_with("{") & pl.col("input").str.ends_with("}") & pl.col("input_is_object")
+    # Only text that parses as an object is taken as arguments; any other becomes the one argument `input`.
+    looks = pl.col("input").str.contains(r"^\s*\{") & pl.col("input").str.contains(r"\}\s*$")
+    is_object = (
+        pl.when(looks).then(pl.col("input").str.json_path_match("$").str.starts_with("{")).fill_null(value=False)
+    )
     frame = raw.with_columns(
-        input_is_object=pl.col("input").str.contains(r'^\{\s*("|\})'),
         surface_=surface,
         surface_source_=surface_source,
     ).with_columns(
@@ -348,6 +351,3 @@ def attempts_frame(raw: pl.DataFrame, steps: pl.DataFrame, messages: pl.DataFram
         )
     )
     return conform(frame, ATTEMPTS.schema)
-
-
-STEP_SCHEMA = STEPS.schema

@@ -117,7 +117,6 @@ def _read_package(package: Package, rows: StepRows) -> dict[tuple[str, int], Lab
 def _frames(batch: Batch, rows: StepRows, labels: dict[tuple[str, int], Label]) -> Frames:
     for row in batch.rows["attempts"]:
         row["has_transcript"] = False
-        row["has_tools"] = False
         row["source_format"] = Packages.name
     texts = {
         "started_at": [r.pop("started_at", None) for r in batch.rows["attempts"]],
