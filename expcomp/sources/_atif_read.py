@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from expcomp.sources._chat import CallLog, Note, Row, Transcript, call, flat, observation
-from expcomp.sources._json import Shape, dump_json
+from expcomp.sources._dialogue import USAGE
+from expcomp.sources._harness import injected
+from expcomp.sources._json import dump_json
 from expcomp.sources._values import amount, count, items, moment, obj, small, text, whole
+
+if TYPE_CHECKING:
+    from expcomp.sources._look import Look
 
 _VERSION = re.compile(rb'"schema_version"\s*:\s*"ATIF-')
 _SUMMARY = re.compile(r"summari[sz]|compact|condens", re.IGNORECASE)
-# Text that a harness puts under the user role is not the instruction (R7).
-_INJECTED = re.compile(
-    r"\s*(<(environment_context|user_instructions|system-reminder|permissions instructions|skills_instructions"
-    r"|turn_aborted|collaboration_mode|INSTRUCTIONS|subagent_notification)>|# AGENTS\.md instructions\b)"
-)
 _SOURCES = {"agent": "assistant", "user": "user", "system": "system"}
-USAGE = ("input_tokens", "cached_input_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens", "cost_usd")
 
 
 @dataclass(slots=True)
@@ -35,13 +34,13 @@ class Trajectory:
     naive: bool = False
 
 
-def is_atif(shape: Shape, head: bytes) -> bool:
+def is_atif(look: Look) -> bool:
     """Whether the first bytes are those of an ATIF document."""
-    if shape.kind != "object":
+    if look.kind != "object":
         return False
-    if "schema_version" in shape.keys and _VERSION.search(head):
+    if "schema_version" in look.keys and _VERSION.search(look.head):
         return True
-    return {"agent", "steps"} <= shape.keys and b'"source"' in head and b'"name"' in head
+    return {"agent", "steps"} <= look.keys and b'"source"' in look.head and b'"name"' in look.head
 
 
 def read_trajectory(doc: Row, *, trainable: bool = True, relation: str = "root") -> Trajectory:
@@ -137,7 +136,7 @@ class _Reader:
     def _origin(self, role: str, content: str | None, *, copied: bool) -> str:
         if role != "user":
             return "model" if role == "assistant" else "harness"
-        if content is not None and _INJECTED.match(content):
+        if content is not None and injected(content):
             return "harness"
         self.humans += 1
         if self.summary_next or (self.relation == "continuation" and copied and self.humans > 1):

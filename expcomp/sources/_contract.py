@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import polars as pl
 
 from expcomp.io.digest import sha256_hex
+from expcomp.sources.rules import Rules
 from expcomp.tables.core import CORE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from expcomp.sources._look import Look
 
 Frames = dict[str, pl.DataFrame]
 
@@ -28,6 +31,8 @@ class Unit:
         package_id: Path of the unit relative to the load root (for a package: its folder name); never a machine path.
         size: Bytes, as far as a look at the file sizes tells; used to cut shards.
         group: Task key when it is known without reading everything; units of one group are compiled together.
+        span: Part of a large file: first byte, end byte and position of the first record for lines; first and end row group and
+            position of the first row for Parquet. None is the whole file.
     """
 
     format: str
@@ -35,19 +40,33 @@ class Unit:
     package_id: str
     size: int = 0
     group: str | None = None
+    span: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a user may supply where a format lacks it. None leaves the matter to the file."""
+    """What a user may supply where a format lacks it. None leaves the matter to the file.
+
+    Attributes:
+        tools: JSON array of function schemas, for attempts whose file has none.
+        system: System prompt, for attempts whose file has none.
+        arm: Arm of all attempts. Formats made of rows or spans (chat sets, telemetry): name of the column, attribute or tag that holds
+            it, or, when no record has such a key, the arm itself.
+        task_id: Task of all attempts, or the name of the column, attribute or tag that holds it, as for `arm`.
+        trial: 0-based trial of all attempts, or the name of the column, attribute or tag that holds it, as for `arm`.
+        score_scale: Lower and upper end of the primary grade, where the format does not fix them.
+        max_file_bytes: Larger files are refused, before and after decompression; formats that are read in parts have no limit.
+        rules: Error classes, status words and score scales, with what `expcomp.toml` adds.
+    """
 
     tools: str | None = None
     system: str | None = None
     arm: str | None = None
     task_id: str | None = None
-    trial: int | None = None
+    trial: int | str | None = None
     score_scale: tuple[float, float] | None = None
     max_file_bytes: int = 1 << 30
+    rules: Rules = field(default_factory=Rules)
 
 
 @dataclass(slots=True)
@@ -68,7 +87,7 @@ class Source(Protocol):
     def claims_folder(self, folder: Path, names: frozenset[str]) -> bool:
         """Whether this folder, with these entry names, is of the format; it is then read as a whole."""
 
-    def claims_file(self, name: str, head: bytes) -> bool:
+    def claims_file(self, look: Look) -> bool:
         """Whether a file is of the format, by its (decompressed) first bytes; the name alone never decides."""
 
     def units(self, path: Path, root: Path, found: Found) -> None:

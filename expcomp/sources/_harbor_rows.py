@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from expcomp.sources._chat import Row
+from expcomp.sources._emit import default_arm
 from expcomp.sources._json import dump_json
 from expcomp.sources._values import UNIT, Score, amount, count, items, moment, obj, redact, score_of, text
-from expcomp.sources.atif import basis, default_arm
-from expcomp.sources.errors_map import classify
+from expcomp.sources.atif import basis
 
 if TYPE_CHECKING:
     from expcomp.sources._contract import Batch, ReadOptions
@@ -75,7 +75,7 @@ def attempt(batch: Batch, trial: Trial, options: ReadOptions) -> Row:
     if error and not obj(result.get("exception_info")):
         detail = f"{error_type} stands in step_results only; the trial itself gives no exception"
         trial.diagnose(batch, "step_exception", detail, severity="info")
-    kind = classify(error_type, graded=score.value is not None)
+    kind = options.rules.error(error_type, graded=score.value is not None)
     void = _void(result, kind.voids_reward if error else False, score)
     issue = score.issue or void
     if issue and issue != "score_missing":
@@ -153,7 +153,7 @@ def _grades(batch: Batch, trial: Trial, options: ReadOptions) -> Score:
     """Add a grade for each reward key and each test; give the primary score."""
     result = trial.result
     rewards = obj(obj(result.get("verifier_result")).get("rewards"))
-    kind = classify(text(exception(result).get("exception_type")), graded=bool(rewards))
+    kind = options.rules.error(text(exception(result).get("exception_type")), graded=bool(rewards))
     by_class = kind.voids_reward and bool(exception(result))
     primary = "reward" if "reward" in rewards else next(iter(rewards)) if len(rewards) == 1 else None
     chosen = score_of(None, None, verdict=False)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from expcomp.io.digest import PREFIX, sha256_hex
-from expcomp.sources._atif_read import USAGE, Trajectory, read_trajectory
+from expcomp.sources._atif_read import Trajectory, read_trajectory
 from expcomp.sources._bytes import UnreadableError, read_bytes
 from expcomp.sources._chat import Row, Transcript
+from expcomp.sources._dialogue import USAGE
 from expcomp.sources._json import load_json
 from expcomp.sources._units import add_evidence
 from expcomp.sources._values import items, obj, text

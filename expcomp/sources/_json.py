@@ -9,7 +9,6 @@ from typing import Any
 
 import orjson
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|["{}\[\]:,]', re.DOTALL)
 _SPACE = re.compile(r"[\s,]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BOM = b"\xef\xbb\xbf"
@@ -32,39 +31,6 @@ class Rows:
 
     rows: list[tuple[int, Any]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the first bytes of a JSON text show: its outer kind and the keys of the (first) object that fit in."""
-
-    kind: str
-    keys: frozenset[str]
-    cut: bool
-
-
-def peek(head: bytes) -> Shape:
-    """Outer kind (`object`, `array`, `other`) and top-level keys of the first object of a text that may be cut."""
-    body = head.removeprefix(_BOM).lstrip()
-    kind = {b"{": "object", b"[": "array"}.get(body[:1], "other")
-    if kind == "other":
-        return Shape(kind, frozenset(), cut=False)
-    keys: set[str] = set()
-    depth, wanted, last = 0, 1 if kind == "object" else 2, b""
-    for match in _TOKEN.finditer(body):
-        token = match.group()
-        if token == b'"':
-            break
-        if token in b"{[":
-            depth += 1
-        elif token in b"}]":
-            if depth == wanted:
-                return Shape(kind, frozenset(keys), cut=False)
-            depth -= 1
-        elif token == b":" and depth == wanted and last[:1] == b'"':
-            keys.add(last[1:-1].decode("utf-8", "replace"))
-        last = token
-    return Shape(kind, frozenset(keys), cut=True)
 
 
 def load_json(data: bytes) -> tuple[Any, list[Problem]]:

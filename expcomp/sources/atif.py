@@ -8,13 +8,16 @@ from expcomp.sources._atif_links import Document, first_relation, link
 from expcomp.sources._atif_read import is_atif, read_trajectory
 from expcomp.sources._chat import Note
 from expcomp.sources._contract import Batch, Found, Frames, ReadOptions, Unit, attempt_id
-from expcomp.sources._json import dump_json, load_json, peek
+from expcomp.sources._emit import default_arm
+from expcomp.sources._json import dump_json, load_json
 from expcomp.sources._units import file_unit, open_unit, report
 from expcomp.sources._values import items, obj, redact, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from expcomp.sources._look import Look
 
 
 class Atif:
@@ -38,9 +41,9 @@ class Atif:
         """Never: trajectories are files."""
         return False
 
-    def claims_file(self, name: str, head: bytes) -> bool:
+    def claims_file(self, look: Look) -> bool:
         """An object with an ATIF `schema_version`, or with `agent` and `steps` that have a `source`."""
-        return is_atif(peek(head), head)
+        return is_atif(look)
 
     def units(self, path: Path, root: Path, found: Found) -> None:
         """One unit a file; files of one folder are one group, since they may be parts of one run."""
@@ -163,14 +166,8 @@ def agent_columns(agent: dict[str, Any], arm: str | None) -> dict[str, str | Non
         "agent_version": version,
         "model": model,
         "model_provider": provider,
-        "arm": arm or default_arm(name, version, model.rpartition("/")[2] if model else None),
+        "arm": arm or default_arm(name, version, model),
     }
-
-
-def default_arm(name: str | None, version: str | None, model: str | None) -> str | None:
-    """`agent@version/model` with the parts that are known."""
-    versioned = f"{name}@{version}" if name and version else name
-    return "/".join(part for part in (versioned, model) if part) or None
 
 
 def basis(usage: dict[str, Any], *, summed: bool) -> str:

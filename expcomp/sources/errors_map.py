@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -55,9 +56,9 @@ ERRORS: dict[str, ErrorClass] = {name: kind for kind, names in _NAMES.items() fo
 _LAST_CLASS = re.compile(r"^(?:[A-Za-z_][\w]*\.)*([A-Za-z_]\w*)(?::|$)", re.MULTILINE)
 
 
-def classify(error_type: str | None, *, graded: bool) -> ErrorClass:
+def classify(error_type: str | None, *, graded: bool, table: Mapping[str, ErrorClass] = ERRORS) -> ErrorClass:
     """Meaning of an error class; an unknown one is the agent's if the attempt was graded, else infrastructure."""
-    known = ERRORS.get((error_type or "").rsplit(".", 1)[-1])
+    known = table.get((error_type or "").rsplit(".", 1)[-1])
     if known is not None:
         return known
     return _AGENT if graded else _INFRA

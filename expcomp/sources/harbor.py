@@ -12,7 +12,8 @@ from expcomp.sources._bytes import UnreadableError, read_bytes, read_head
 from expcomp.sources._contract import Batch, Found, Frames, ReadOptions, Unit, attempt_id
 from expcomp.sources._harbor_rows import attempt, task_name
 from expcomp.sources._harbor_trial import RESULT, Trial, fill
-from expcomp.sources._json import dump_json, load_json, peek
+from expcomp.sources._json import dump_json, load_json
+from expcomp.sources._look import Look
 from expcomp.sources._units import add_evidence, add_tasks, file_unit, relative, report
 from expcomp.sources._values import count, obj, redact, text
 
@@ -46,10 +47,9 @@ class Harbor:
         """A trial (its result names it), a job (its result counts trials, or trials are below), or a task folder."""
         return names >= _TASK or _is_trial(folder, names) or _is_job(folder, names)
 
-    def claims_file(self, name: str, head: bytes) -> bool:
+    def claims_file(self, look: Look) -> bool:
         """The result of a trial that is given alone."""
-        shape = peek(head)
-        return shape.kind == "object" and {"trial_name", "task_name"} <= shape.keys
+        return look.kind == "object" and {"trial_name", "task_name"} <= look.keys
 
     def units(self, path: Path, root: Path, found: Found) -> None:
         """A unit for each trial or task folder; a job adds its trials and what is missing of them."""
@@ -93,7 +93,7 @@ def _head(path: Path) -> frozenset[str]:
     if path.is_symlink() or not path.is_file():
         return frozenset()
     try:
-        return peek(read_head(path)).keys
+        return Look(path, read_head(path)).keys
     except UnreadableError:
         return frozenset()
 

@@ -8,27 +8,57 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 from expcomp.errors import UsageError
-from expcomp.sources import atif, harbor, tau_bench
 from expcomp.sources._bytes import LFS_POINTER, UnreadableError, read_head
 from expcomp.sources._contract import Found, Source, Unit
+from expcomp.sources._look import Look
 from expcomp.sources._units import relative
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-_PACKAGES = "expcomp.sources.packages"
+MODULES = (
+    "packages",
+    "stored",
+    "harbor",
+    "tau_bench",
+    "tau2_bench",
+    "atif",
+    "terminal_bench",
+    "inspect_log",
+    "swe_bench_report",
+    "swe_agent",
+    "mini_swe_agent",
+    "claude_code",
+    "codex",
+    "openhands",
+    "verifiers",
+    "mlflow",
+    "langfuse",
+    "langsmith",
+    "openinference",
+    "otel",
+    "adp",
+    "hf_trajectories",
+    "openai_responses",
+    "anthropic_messages",
+    "sharegpt",
+    "openai_chat",
+)
+"""One module a format, in the order in which they are asked: those that say more of themselves first, plain messages last."""
+
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
 
 def _sources() -> dict[str, Source]:
-    """Formats in the order in which they are asked; packages first, since a package may hold files of other formats."""
-    found: list[Source] = [harbor.SOURCE, tau_bench.SOURCE, atif.SOURCE]
-    try:
-        found.insert(0, importlib.import_module(_PACKAGES).SOURCE)
-    except ModuleNotFoundError as error:
-        if error.name != _PACKAGES:
-            raise
+    found: list[Source] = []
+    for name in MODULES:
+        module = f"expcomp.sources.{name}"
+        try:
+            found.append(importlib.import_module(module).SOURCE)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
     return {source.name: source for source in found}
 
 
@@ -137,8 +167,8 @@ class _Walk:
     def file(self, path: Path, root: Path) -> None:
         """Give a file to the format that its content shows."""
         try:
-            head = b"" if self.forced else read_head(path)
-            source = self.sources[0] if self.forced else self._by_content(path.name, head)
+            look = Look(path, b"" if self.forced else read_head(path))
+            source = self.sources[0] if self.forced else self._by_content(look)
             if source is not None:
                 source.units(path, root, self.found)
                 return
@@ -148,11 +178,11 @@ class _Walk:
         except OSError as error:
             self.tell("unreadable", f"cannot read the file: {error.strerror}", path, root, "error")
             return
-        if head.startswith(LFS_POINTER):
+        if look.head.startswith(LFS_POINTER):
             self.tell("pointer_file", "a Git LFS pointer, the file itself was not fetched", path, root, "warning")
             return
-        detail = "no format is recognised in the content" if head else "the file is empty"
+        detail = "no format is recognised in the content" if look.head else "the file is empty"
         self.tell("not_recognised", detail, path, root)
 
-    def _by_content(self, name: str, head: bytes) -> Source | None:
-        return next((s for s in self.sources if s.claims_file(name, head)), None)
+    def _by_content(self, look: Look) -> Source | None:
+        return next((s for s in self.sources if s.claims_file(look)), None)

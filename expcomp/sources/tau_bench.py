@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 from expcomp.io.digest import PREFIX, sha256_hex
 from expcomp.sources._chat import Transcript, read_chat
 from expcomp.sources._contract import Batch, Found, Frames, ReadOptions, Unit
-from expcomp.sources._json import canonical, dump_json, peek
+from expcomp.sources._json import canonical, dump_json
 from expcomp.sources._tau_rows import Row, number, read_rows
 from expcomp.sources._units import add_tasks, file_unit
 from expcomp.sources._values import UNIT, Score, items, obj, redact, score_of, text
-from expcomp.sources.errors_map import class_in_traceback, classify
+from expcomp.sources.errors_map import class_in_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from expcomp.sources._look import Look
 
 _STOP = re.compile(r"###(STOP|TRANSFER|OUT-OF-SCOPE)###\s*$")
 _TRANSFER = "transfer_to_human_agents"
@@ -45,12 +47,11 @@ class TauBench:
         """Never: results are files."""
         return False
 
-    def claims_file(self, name: str, head: bytes) -> bool:
+    def claims_file(self, look: Look) -> bool:
         """An object, or an array whose first object has a reward and a `traj`."""
-        shape = peek(head)
-        if {"reward", "traj"} <= shape.keys:
+        if {"reward", "traj"} <= look.keys:
             return True
-        return shape.cut and {"task_id", "reward", "info"} <= shape.keys
+        return not look.rows and {"task_id", "reward", "info"} <= look.keys
 
     def units(self, path: Path, root: Path, found: Found) -> None:
         """One unit a file. All are one group: any two files may hold attempts at the same task."""
@@ -122,7 +123,7 @@ def _attempt(batch: Batch, row: Row, options: ReadOptions) -> dict[str, Any]:
         "agent": row.name.agent,
         "model": row.name.model,
         "params": dump_json(row.name.params) if row.name.params else None,
-        "status": _status(row, chat, error, error_type, crash=crash, stopped=mark is not None),
+        "status": _status(row, chat, error, error_type, options, crash=crash, stopped=mark is not None),
         "stop_reason": text(info.get("source")),
         "error_type": error_type,
         "error_message": error,
@@ -208,10 +209,17 @@ def _stop_mark(chat: Transcript) -> str | None:
 
 
 def _status(
-    row: Row, chat: Transcript, error: str | None, error_type: str | None, *, crash: bool, stopped: bool
+    row: Row,
+    chat: Transcript,
+    error: str | None,
+    error_type: str | None,
+    options: ReadOptions,
+    *,
+    crash: bool,
+    stopped: bool,
 ) -> str:
     if error is not None:
-        return classify(error_type, graded=not crash).status
+        return options.rules.error(error_type, graded=not crash).status
     transferred = any(c["name"] == _TRANSFER for s in chat.steps[-1:] for c in s["tool_calls"])
     info = obj(row.raw.get("info"))
     if stopped or transferred or isinstance(info.get("reward_info"), dict):

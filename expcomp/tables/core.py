@@ -124,6 +124,10 @@ ATTEMPTS = Table(
         "root_attempt_id": text("outermost attempt"),
         "parent_attempt_id": text("attempt that started this one"),
         "parent_call_id": text("call that started this one"),
+        "system_prompt": text("system prompt when it is no message: from a header of the source, or supplied"),
+        "tools": json(
+            "function schemas the model was given: from the source, or supplied; null when unknown, never []"
+        ),
         "relation": one_of(v.RELATION, "how it relates to its parent", nullable=False),
         "is_truncated": flag("the record ends early or text was cut by the source"),
         "has_compaction": flag("a summary replaced earlier turns"),

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from expcomp.sources._contract import Found, ReadOptions
+from expcomp.sources._look import Look
 from expcomp.sources.atif import SOURCE
 from expcomp.sources.load import read_frames
 from expcomp.tables.core import CORE
@@ -221,9 +223,9 @@ def test_forced_on_something_else_is_a_diagnostic(tmp_path, value):
 
 
 def test_claims_by_content():
-    assert SOURCE.claims_file("x", json.dumps(doc(agent(1))).encode())
-    assert SOURCE.claims_file("x", json.dumps(doc(agent(1), schema_version="1.4")).encode())
-    assert not SOURCE.claims_file("x", json.dumps({"schema_version": 1, "steps": []}).encode())
+    assert SOURCE.claims_file(Look(Path("x"), json.dumps(doc(agent(1))).encode()))
+    assert SOURCE.claims_file(Look(Path("x"), json.dumps(doc(agent(1), schema_version="1.4")).encode()))
+    assert not SOURCE.claims_file(Look(Path("x"), json.dumps({"schema_version": 1, "steps": []}).encode()))
 
 
 @settings(max_examples=80, deadline=None)

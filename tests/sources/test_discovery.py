@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
 from expcomp.errors import UsageError
-from expcomp.sources._json import peek
+from expcomp.sources._look import Look
 from expcomp.sources.load import read_frames
 from expcomp.sources.registry import SOURCES, discover
 from expcomp.tables.core import CORE
@@ -122,17 +123,30 @@ def test_formats_mix_in_one_load(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "keys", "cut"),
+    ("text", "kind", "keys"),
     [
-        (b'{"a": {"b": 1}, "c": "}', "object", {"a", "c"}, True),
-        (b'[{"a": ["x", {"b": 2}], "q\\"": 1}, {"z": 1}]', "array", {"a", 'q\\"'}, False),
-        (b"\xef\xbb\xbf {}", "object", set(), False),
-        (b"text", "other", set(), False),
+        (b'{"a": {"b": 1}, "c": "}', "object", {"a", "c"}),
+        (b'[{"a": ["x", {"b": 2}], "q": 1}, {"z": 1}]', "array", {"a", "q"}),
+        (b'[{"a": ["x", {"b": 2}], "q": 1}, {"z": 1', "array", {"a", "q"}),
+        (b'{"a": 1}\n{"b": 2}\n{"c', "object", {"a"}),
+        (b"\xef\xbb\xbf {}", "object", set()),
+        (b"text", "other", set()),
+        (b"PK\x03\x04", "zip", set()),
+        (b"PAR1", "parquet", set()),
     ],
 )
-def test_peek(text, kind, keys, cut):
-    shape = peek(text)
-    assert (shape.kind, set(shape.keys), shape.cut) == (kind, keys, cut)
+def test_a_look_tells_kind_and_keys_of_whole_and_cut_texts(text, kind, keys):
+    look = Look(Path("x"), text)
+    assert (look.kind, set(look.keys)) == (kind, keys)
+
+
+def test_a_look_shows_keys_by_place_the_same_for_whole_and_cut_texts():
+    text = json.dumps({"info": {"m": 1}, "t": [{"a": {"x": 1}}, {"b": 2}], "end": "z" * 40}).encode()
+    for look in (Look(Path("x"), text), Look(Path("x"), text[:-20])):
+        assert look.keys == {"info", "t", "end"}
+        assert look.at("info") == {"m"}
+        assert look.at("t") == {"a", "b"}
+        assert look.at("t/a") == {"x"}
 
 
 def test_deep_nesting_is_a_diagnostic(tmp_path):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from expcomp.sources._contract import Found, ReadOptions, Unit
+from expcomp.sources._look import Look
 from expcomp.sources._tau_names import read_name
 from expcomp.sources.load import read_frames
 from expcomp.sources.tau_bench import SOURCE
@@ -321,11 +323,11 @@ def test_options_name_arm_tools_and_system(tmp_path):
 
 
 def test_claims_by_content():
-    assert SOURCE.claims_file("x", json.dumps([crash()]).encode())
-    assert SOURCE.claims_file("x", json.dumps([row()]).encode()[:64])
-    assert not SOURCE.claims_file("x", json.dumps([row()]).encode()[:20])
-    assert not SOURCE.claims_file("x", b'[{"prompt": "\\"reward\\": \\"traj\\"", "completion": []}]')
-    assert not SOURCE.claims_file("x", b"[]")
+    assert SOURCE.claims_file(Look(Path("x"), json.dumps([crash()]).encode()))
+    assert SOURCE.claims_file(Look(Path("x"), json.dumps([row()]).encode()[:64]))
+    assert not SOURCE.claims_file(Look(Path("x"), json.dumps([row()]).encode()[:20]))
+    assert not SOURCE.claims_file(Look(Path("x"), b'[{"prompt": "\\"reward\\": \\"traj\\"", "completion": []}]'))
+    assert not SOURCE.claims_file(Look(Path("x"), b"[]"))
 
 
 def test_too_large_a_file_is_a_diagnostic(tmp_path):

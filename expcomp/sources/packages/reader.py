@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from expcomp.sources._contract import Found
+    from expcomp.sources._look import Look
     from expcomp.sources.packages._records import Label
 
 
@@ -48,9 +49,9 @@ class Packages:
             and any(layout.is_package(layout.entry_names(p)) for p in layout.subfolders(inner))
         )
 
-    def claims_file(self, name: str, head: bytes) -> bool:
+    def claims_file(self, look: Look) -> bool:
         """Never: a package is a folder."""
-        del name, head
+        del look
         return False
 
     def units(self, path: Path, root: Path, found: Found) -> None:
