@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import polars as pl
 
 from expcomp.io.digest import sha256_hex
+from expcomp.sources._columns import frame_of
 from expcomp.sources.rules import Rules
 from expcomp.tables.core import CORE
 
@@ -136,10 +137,7 @@ class Batch:
 
     def frames(self) -> Frames:
         """One typed frame for each table of the common model, also the empty ones."""
-        return {
-            name: pl.DataFrame(self.rows.get(name, []), schema=table.schema, strict=True, orient="row")
-            for name, table in CORE.items()
-        }
+        return {name: frame_of(self.rows.get(name, []), table.schema) for name, table in CORE.items()}
 
 
 def attempt_id(*parts: object) -> str:

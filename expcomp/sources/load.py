@@ -9,6 +9,7 @@ import polars as pl
 
 from expcomp.errors import SourceError
 from expcomp.sources._contract import Batch, Frames, ReadOptions, Unit
+from expcomp.sources.finish import settle_frames
 from expcomp.sources.registry import SOURCES, discover
 from expcomp.sources.surfaces import with_surfaces
 from expcomp.sources.traceset import TraceSet
@@ -46,8 +47,15 @@ def find(paths: Sequence[PathLike], *, format: str | None = None) -> Found:  # n
 
 
 def read_units(units: Sequence[Unit], options: ReadOptions | None = None) -> Frames:
-    """Frames of the common model, units of one format read together, formats in registry order; tasks are unique."""
+    """Frames of the common model, units of one format read together, formats in registry order, finished as one load."""
     options = options or ReadOptions()
+    frames = settle_frames(parse_units(units, options), options)
+    frames["diagnostics"] = pl.concat([frames["diagnostics"], _duplicate_tasks(frames["attempts"])])
+    return frames
+
+
+def parse_units(units: Sequence[Unit], options: ReadOptions) -> Frames:
+    """What the readers make of the units; not finished: trials, links and copies are decided over the whole load."""
     parts, silent = [], Batch()
     for name, source in SOURCES.items():
         own = [u for u in units if u.format == name]
@@ -57,9 +65,8 @@ def read_units(units: Sequence[Unit], options: ReadOptions | None = None) -> Fra
                 silent.diagnose("no_attempt", f"{len(own)} units of format {name} gave no attempt")
     frames = {name: pl.concat([p[name] for p in parts]) if parts else table.empty() for name, table in CORE.items()}
     frames["steps"] = with_surfaces(frames["steps"])
-    told = [silent.frames()["diagnostics"]] if silent.rows else []
-    frames["diagnostics"] = pl.concat([frames["diagnostics"], _duplicate_tasks(frames["attempts"]), *told])
-    frames["tasks"] = frames["tasks"].unique("task_id", keep="first", maintain_order=True)
+    if silent.rows:
+        frames["diagnostics"] = pl.concat([frames["diagnostics"], silent.frames()["diagnostics"]])
     return frames
 
 
