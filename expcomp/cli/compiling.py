@@ -8,16 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from expcomp.cli.options import (
+    Arm,
+    Config,
+    Force,
+    FormatName,
+    Json,
+    Out,
+    Quiet,
+    ScoreScale,
+    System,
+    TaskId,
+    Tools,
+    Trial,
+    Workers,
+    read_options,
+)
 from expcomp.errors import UsageError
 
 if TYPE_CHECKING:
     from expcomp.config import CompileOptions
-
-Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout, nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to publish; must not exist, unless --force.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace an earlier output in one step.")]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Worker processes; default: the processors.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -51,9 +61,7 @@ def compile_(
         list[Path], typer.Argument(help="Packages, run folders, trace files, job folders.", show_default=False)
     ],
     out: Out,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="Read everything as this format; default: by content.")
-    ] = None,
+    format_: FormatName = None,
     force: Force = False,
     workers: Workers = None,
     pii: Annotated[
@@ -67,9 +75,13 @@ def compile_(
     max_text_chars: Annotated[int, typer.Option(help="Cut a step's text beyond this length, and flag it.")] = 65_536,
     max_rounds: Annotated[int, typer.Option(help="Repair rounds at the most.")] = 3,
     check: Annotated[str, typer.Option(help="Pandera validation: auto, full or off.")] = "auto",
-    tools: Annotated[str | None, typer.Option(help="Tool schemas as JSON text, where the format has none.")] = None,
-    system: Annotated[str | None, typer.Option(help="System prompt, where the format has none.")] = None,
-    arm: Annotated[str | None, typer.Option(help="Arm of all attempts.")] = None,
+    tools: Tools = None,
+    system: System = None,
+    arm: Arm = None,
+    task_id: TaskId = None,
+    trial: Trial = None,
+    score_scale: ScoreScale = None,
+    config: Config = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 4 when anything was skipped or reported.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -78,12 +90,11 @@ def compile_(
 
     Example: expcomp compile runs/ --out out
     """
-    from expcomp.compiler.pool import prepare
+    from expcomp.io.pool import prepare
 
     if workers != 1:
         prepare()  # before the imports below: theirs and ours run side by side
     from expcomp.config import CompileOptions
-    from expcomp.sources._contract import ReadOptions
 
     options = CompileOptions(
         margin=margin,
@@ -94,7 +105,9 @@ def compile_(
         max_rounds=max_rounds,
         check=check,
     )
-    read = ReadOptions(tools=tools, system=system, arm=arm)
+    read = read_options(
+        tools=tools, system=system, arm=arm, task_id=task_id, trial=trial, score_scale=score_scale, config=config
+    )
     report = _compile(
         paths,
         out,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from expcomp.cli.compiling import Json
+from expcomp.cli.options import Json
 from expcomp.errors import UsageError
 
 
@@ -104,7 +104,6 @@ def formats(as_json: Json = False) -> None:
     if as_json:
         print(json_document({s.name: {"summary": s.summary, **s.carries} for s in SOURCES.values()}), end="")
         return
-    for source in SOURCES.values():
-        print(f"{source.name}: {source.summary}")
-        for what, how in source.carries.items():
-            print(f"    {what}: {how}")
+    from expcomp.cli.show import show_formats
+
+    show_formats({s.name: (s.summary, s.carries) for s in SOURCES.values()})

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from expcomp import __version__
-from expcomp.cli import compiling, looking, schema
+from expcomp.cli import compiling, looking, reading, schema
 from expcomp.errors import ExpcompError
 
 EXIT_CODES = (
@@ -43,6 +43,7 @@ def root(
 
 
 compiling.register(app)
+reading.register(app)
 looking.register(app)
 schema.register(app)
 

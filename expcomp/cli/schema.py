@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from expcomp.cli.compiling import Json
+from expcomp.cli.options import Json
 
 
 def register(app: typer.Typer) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def show_report(report: dict[str, Any], out: Path) -> None:
@@ -21,10 +24,10 @@ def show_report(report: dict[str, Any], out: Path) -> None:
     table = Table(box=None, pad_edge=False)
     for name, right in (("family", False), ("accepted", True), ("rejected", True), ("rejected because", False)):
         table.add_column(name, justify="right" if right else "left", no_wrap=not name.endswith("because"))
-    silent = []
+    silent: dict[str, list[str]] = {}
     for name, f in report["families"].items():
         if not f["generated"]:
-            silent.append(name)
+            silent.setdefault(report["empty"][name], []).append(name)
             continue
         why = ", ".join(f"{reason} {n}" for reason, n in sorted(f["reasons"].items(), key=lambda x: -x[1]))
         table.add_row(name, f"{f['accepted']:,}", f"{f['rejected']:,}", why)
@@ -36,8 +39,8 @@ def show_report(report: dict[str, Any], out: Path) -> None:
         f"generated {total['generated']:,} = accepted + rejected",
     )
     console.print(table)
-    if silent:
-        console.print(f"No source for: {', '.join(silent)}.")
+    for why, names in silent.items():
+        console.print(f"Empty, since {why}: {', '.join(names)}.")
     if report["redactions"]:
         console.print("Redacted: " + ", ".join(f"{rule} {n}" for rule, n in report["redactions"].items()) + ".")
     if report["diagnostics"]:
@@ -49,3 +52,55 @@ def show_report(report: dict[str, Any], out: Path) -> None:
     console.print(
         f"Wrote {out} in {run['seconds']:.1f} s. Look at rows: expcomp rows {out} preference_pair. Check it: expcomp verify {out}."
     )
+
+
+def show_traces(summary: pl.DataFrame, skipped: pl.DataFrame, units: int, out: Path | None) -> None:
+    """A load at a glance: attempts by format, model and arm, and what was reported."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    total = int(summary["attempts"].sum())
+    console.print(f"Read {units:,} files and folders: {total:,} attempts.")
+    table = Table(box=None, pad_edge=False)
+    for name in ("format", "arm"):
+        table.add_column(name, overflow="fold")
+    for name in ("attempts", "tasks", "passed", "failed", "no verdict", "steps", "calls", "tokens in", "out", "USD"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("ended otherwise", overflow="fold")
+    for row in summary.to_dicts():
+        ends = ", ".join(f"{word} {row[word]}" for word in _ENDS if row[word])
+        numbers = ("attempts", "tasks", "passed", "failed", "ungraded", "n_steps", "n_tool_calls", *_SUMS)
+        table.add_row(
+            row["source_format"], row["arm"] or row["model"] or "-", *(_cell(row[name]) for name in numbers), ends
+        )
+    console.print(table)
+    for found in skipped.to_dicts():
+        where = f" {found['first_file']}:" if found["first_file"] else ""
+        told = f"{found['severity']} {found['code']} {found['lines']:,}:{where} {found['first_detail']}"
+        console.print(told, markup=False)
+    if out is not None:
+        console.print(
+            f"Wrote {out}. Take it up again: expcomp.scan_traces({str(out)!r}), or expcomp compile {out} --out rows."
+        )
+
+
+def show_formats(formats: dict[str, tuple[str, dict[str, str]]]) -> None:
+    """One block a format: what it is and what a file of it holds for training."""
+    from rich.console import Console
+
+    console = Console()
+    for name, (summary, carries) in formats.items():
+        console.print(f"[bold]{name}[/bold]: ", end="")
+        console.print(summary, markup=False)
+        console.print("    " + "; ".join(f"{k.replace('_', ' ')}: {v}" for k, v in carries.items()), markup=False)
+
+
+_ENDS = ("limit", "agent_error", "infra_error", "cancelled", "running", "unknown")
+_SUMS = ("input_tokens", "output_tokens", "cost_usd")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

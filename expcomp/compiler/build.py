@@ -15,12 +15,12 @@ from expcomp.compiler.assemble import lines_of
 from expcomp.compiler.gates import REASONS
 from expcomp.compiler.merge import MergeJob, merge
 from expcomp.compiler.plan import plan_shards
-from expcomp.compiler.pool import Workers, workers
 from expcomp.compiler.report import build_report
 from expcomp.compiler.shard import ShardJob, ShardResult, fingerprint, run_shard, write_line_part, write_table_part
 from expcomp.config import CompileOptions
 from expcomp.errors import UsageError
 from expcomp.io.documents import write_json
+from expcomp.io.pool import Workers, workers
 from expcomp.io.progress import Progress
 from expcomp.io.publish import publish
 from expcomp.io.sinks import write_part

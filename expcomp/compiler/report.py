@@ -23,6 +23,7 @@ def build_report(results: Sequence[ShardResult], packages: Iterable[str], discov
     """
     generated, accepted = _sum(r.generated for r in results), _sum(r.accepted for r in results)
     reasons, by_package = _sum(r.reasons for r in results), _sum(r.by_package for r in results)
+    tables = _sum(r.tables for r in results)
     families: dict[str, dict[str, Any]] = {}
     for name in ROW_FAMILIES:
         own = {reason: n for (family, reason), n in sorted(reasons.items()) if family == name}
@@ -43,15 +44,24 @@ def build_report(results: Sequence[ShardResult], packages: Iterable[str], discov
     return {
         "total": total,
         "families": families,
+        "empty": {name: _why_empty(name, tables) for name in ROW_FAMILIES if not generated[name]},
         "packages": books,
         "attempts": dict(sorted(_sum(r.attempts for r in results).items())),
-        "tables": dict(sorted(_sum(r.tables for r in results).items())),
+        "tables": dict(sorted(tables.items())),
         "redactions": dict(sorted(_sum(r.redactions for r in results).items())),
         "diagnostics": dict(sorted((discovery + _sum(r.diagnostics for r in results)).items())),
         "scores": _scores(results),
         "rounds": _rounds(results),
         "reasons": dict(REASONS),
     }
+
+
+def _why_empty(family: str, tables: Counter[str]) -> str:
+    """Which of the tables a family is made from are empty; with none empty, no record in them makes such a row."""
+    empty = [name for name in ROW_FAMILIES[family].requires if not tables[name]]
+    if empty:
+        return f"the sources have no {' and no '.join(name.replace('_', ' ') for name in empty)}"
+    return f"no record in {', '.join(ROW_FAMILIES[family].requires)} makes such a row"
 
 
 def _sum(counters: Iterable[Counter[Any]]) -> Counter[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from expcomp.errors import SourceError
+from expcomp.errors import SourceError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +30,19 @@ def read_json(path: Path) -> Any:
     except (OSError, ValueError) as error:
         msg = f"{path.parent}: {path.name} cannot be read ({error})"
         raise SourceError(msg) from error
+
+
+def read_text(path: Path, name: str) -> str:
+    """Read a text that an option names.
+
+    Raises:
+        UsageError: It cannot be read; the message names the option.
+    """
+    try:
+        return path.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        msg = f"{name}: {path} cannot be read ({getattr(error, 'strerror', None) or error})"
+        raise UsageError(msg) from error
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -46,7 +46,8 @@ class Context:
             "workflow_family",
             "split",
             "instruction",
-            task_tools="tools",
+            _task_tools="tools",
+            _task_system="system_prompt",
             task_source_ref="source_ref",
         )
         return (
@@ -57,7 +58,10 @@ class Context:
                 usable=pl.col("score_norm").is_not_null() & pl.col("score_valid").fill_null(value=False),
                 issue=labels.issue(),
                 is_root=pl.col("relation") == "root",
+                task_tools=pl.coalesce("tools", "_task_tools"),
+                header=pl.coalesce("system_prompt", "_task_system"),
             )
+            .drop("_task_tools", "_task_system")
         )
 
     @cached_property
@@ -197,13 +201,17 @@ class Context:
     # -- conversations ---------------------------------------------------------------------------------------------------------
     @cached_property
     def messages(self) -> pl.DataFrame:
-        """Main-branch messages as chat structs, with a signature that tells equal ones."""
+        """Main-branch messages as chat structs, in the order of their context, with a signature that tells equal ones.
+
+        A system prompt that stands in a header of the source, or was supplied, comes first where no message gives one: the model saw it.
+        """
         step = self.tables["steps"].select(
             "attempt_id", "step_index", "trainable", copied=pl.col("is_copied_context").fill_null(value=False)
         )
         frame = (
             self.tables["messages"]
             .filter(pl.col("branch").fill_null(0) == 0)
+            .pipe(self._headed)
             .join(step, on=["attempt_id", "step_index"], how="left", maintain_order="left")
         )
         own = (
@@ -238,13 +246,49 @@ class Context:
         )
         return frame.select(
             "attempt_id",
-            "message_index",
             "step_index",
-            context_id=pl.col("context_id").fill_null(0),
+            "context_id",
+            message_index=pl.int_range(pl.len(), dtype=pl.Int32).over("attempt_id", "context_id"),
             by_model=(pl.col("role") == "assistant") & (pl.col("origin") == "model"),
             message=message,
             signature=signature,
             n_calls=pl.col("tool_calls").list.len().fill_null(0),
+        )
+
+    def _headed(self, messages: pl.DataFrame) -> pl.DataFrame:
+        """The messages with a system message at the head of each context that lacks one and whose attempt has a prompt."""
+        messages = messages.with_columns(context_id=pl.col("context_id").fill_null(0))
+        headers = self.attempts.filter(pl.col("header").is_not_null()).select("attempt_id", "header")
+        if headers.is_empty():
+            return messages
+        spoken = pl.col("role").is_in(["system", "developer"]).first()
+        bare = (
+            messages.group_by("attempt_id", "context_id", maintain_order=True)
+            .agg(has=spoken, first=pl.col("message_index").min())
+            .filter(~pl.col("has"))
+            .join(headers, on="attempt_id", how="inner", maintain_order="left")
+        )
+        schema = messages.schema
+        rows = bare.select(
+            (
+                {
+                    "attempt_id": pl.col("attempt_id"),
+                    "context_id": pl.col("context_id"),
+                    "message_index": pl.col("first"),
+                    "role": pl.lit("system").cast(schema["role"]),
+                    "origin": pl.lit("harness").cast(schema["origin"]),
+                    "content": pl.col("header"),
+                }.get(name, pl.lit(None, dtype=dtype))
+            ).alias(name)
+            for name, dtype in schema.items()
+        )
+        # The sort is stable and the header stands before the message whose index it borrows.
+        order = messages.select("attempt_id").unique(maintain_order=True).with_row_index("_order")
+        return (
+            pl.concat([rows, messages])
+            .join(order, on="attempt_id", how="left", maintain_order="left")
+            .sort("_order", "message_index", maintain_order=True)
+            .drop("_order")
         )
 
     @cached_property

@@ -164,35 +164,28 @@ def _step_pairs(c: Context) -> pl.DataFrame:
         how="inner",
         maintain_order="left",
     )
-    start = c.messages.group_by("attempt_id", "context_id", maintain_order=True).agg(
-        start=pl.col("message_index").min()
-    )
-    return (
-        pairs.join(
-            c.chats.select("attempt_id", "context_id", "messages"),
-            on=["attempt_id", "context_id"],
-            how="left",
-            maintain_order="left",
-        )
-        .join(start, on=["attempt_id", "context_id"], how="left", maintain_order="left")
-        .select(
-            "package_id",
-            "task_id",
-            "attempt_id",
-            step_index="good",
-            pair_level=pl.lit("step"),
-            prompt=pl.col("messages").list.head(pl.col("cut") - pl.col("start")).cast(CHAT),
-            chosen=pl.concat_list("good_message").cast(CHAT),
-            rejected=pl.concat_list("bad_message").cast(CHAT),
-            chosen_attempt_id="attempt_id",
-            rejected_attempt_id="attempt_id",
-            chosen_step_index="good",
-            rejected_step_index="bad",
-            # The recorded outcome is the label: a heuristic one, told apart by pair_level.
-            _label_strength=pl.lit(0.25),
-            _refs=pl.concat_list("trace_ref").list.drop_nulls(),
-            _discriminator=pl.format("{}>{}", "good", "bad"),
-        )
+    return pairs.join(
+        c.chats.select("attempt_id", "context_id", "messages"),
+        on=["attempt_id", "context_id"],
+        how="left",
+        maintain_order="left",
+    ).select(
+        "package_id",
+        "task_id",
+        "attempt_id",
+        step_index="good",
+        pair_level=pl.lit("step"),
+        prompt=pl.col("messages").list.head("cut").cast(CHAT),
+        chosen=pl.concat_list("good_message").cast(CHAT),
+        rejected=pl.concat_list("bad_message").cast(CHAT),
+        chosen_attempt_id="attempt_id",
+        rejected_attempt_id="attempt_id",
+        chosen_step_index="good",
+        rejected_step_index="bad",
+        # The recorded outcome is the label: a heuristic one, told apart by pair_level.
+        _label_strength=pl.lit(0.25),
+        _refs=pl.concat_list("trace_ref").list.drop_nulls(),
+        _discriminator=pl.format("{}>{}", "good", "bad"),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,16 +64,9 @@ def _inflate(raw: bytes, limit: int) -> bytes:
     if raw.startswith(_GZIP):
         return _take(cast("IO[bytes]", gzip.GzipFile(fileobj=io.BytesIO(raw))), limit)
     if raw.startswith(_ZSTD):
-        try:
-            import zstandard
-        except ModuleNotFoundError as error:
-            detail = "the file is zstd-compressed and the package zstandard is not installed"
-            raise UnreadableError("zstd_not_installed", detail) from error
-        reader: Any = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(raw), read_across_frames=True)
-        try:
-            return _take(reader, limit)
-        except zstandard.ZstdError as error:
-            raise UnreadableError("bad_archive", f"cannot decompress the file: {error}") from error
+        import pyarrow as pa
+
+        return _take(cast("IO[bytes]", pa.CompressedInputStream(pa.BufferReader(raw), "zstd")), limit)
     return raw
 
 

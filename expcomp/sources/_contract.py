@@ -6,8 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+import orjson
 import polars as pl
 
+from expcomp.errors import UsageError
 from expcomp.io.digest import sha256_hex
 from expcomp.sources._columns import frame_of
 from expcomp.sources.rules import Rules
@@ -68,6 +70,22 @@ class ReadOptions:
     score_scale: tuple[float, float] | None = None
     max_file_bytes: int = 1 << 30
     rules: Rules = field(default_factory=Rules)
+
+    def __post_init__(self) -> None:
+        if self.tools is not None and not _is_schemas(self.tools):
+            msg = f"tools: expected a JSON array of function schemas, found {self.tools[:60]!r}"
+            raise UsageError(msg)
+        if self.score_scale is not None and not self.score_scale[0] < self.score_scale[1]:
+            msg = f"score_scale: expected (low, high) with low below high, found {self.score_scale}"
+            raise UsageError(msg)
+
+
+def _is_schemas(text: str) -> bool:
+    try:
+        schemas = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(schemas, list) and bool(schemas) and all(isinstance(s, dict) for s in schemas)
 
 
 @dataclass(slots=True)

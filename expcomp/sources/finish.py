@@ -14,7 +14,7 @@ import polars as pl
 from expcomp.sources._columns import frame_of
 from expcomp.sources._dialogue import USAGE
 from expcomp.tables import vocab as v
-from expcomp.tables.core import ATTEMPTS, DIAGNOSTICS, TASKS
+from expcomp.tables.core import ATTEMPTS, TASKS
 
 if TYPE_CHECKING:
     from expcomp.sources._contract import Frames, ReadOptions
@@ -74,10 +74,12 @@ def settle(attempts: pl.DataFrame, tasks: pl.DataFrame, calls: pl.DataFrame, opt
     attempts = _scaled(attempts, options)
     attempts = _linked(attempts, told)
     attempts = _numbered(attempts, told)
+    told.append(_duplicate_tasks(attempts))
     copied = _copies(attempts, calls)
     attempts = _without_copies(attempts, calls, copied, told)
-    rows = pl.concat(told) if told else DIAGNOSTICS.empty()
-    return Settled(attempts.select(list(ATTEMPTS.columns)), _tasks(tasks, attempts, options), rows, dropped, copied)
+    return Settled(
+        attempts.select(list(ATTEMPTS.columns)), _tasks(tasks, attempts, options), pl.concat(told), dropped, copied
+    )
 
 
 def settle_frames(frames: Frames, options: ReadOptions) -> Frames:
@@ -136,6 +138,29 @@ def _lines(
         "detail": detail,
     }
     return frame.select(**wanted)
+
+
+def _duplicate_tasks(attempts: pl.DataFrame) -> pl.DataFrame:
+    """One diagnostics line for each package that holds a task an earlier package of the load holds too."""
+    own = (
+        attempts.filter(pl.col("source_format") == "packages")
+        .select("task_id", "package_id")
+        .unique(maintain_order=True)
+    )
+    first = pl.col("package_id").first().over("task_id")
+    twins = own.with_columns(
+        first=first,
+        source_uri="package_id",
+        source_pos=pl.lit(None, dtype=pl.Int64),
+        attempt_id=pl.lit(None, dtype=pl.String),
+    ).filter(pl.col("package_id") != pl.col("first"))
+    detail = pl.format(
+        "{}: holds task {}, as package {} does; rows of both are kept, statistics count both",
+        "package_id",
+        "task_id",
+        "first",
+    )
+    return _lines(twins, "duplicate_task", detail, field="task_id")
 
 
 def _once(attempts: pl.DataFrame, told: list[pl.DataFrame]) -> tuple[pl.DataFrame, pl.Series]:
@@ -336,7 +361,9 @@ def _tasks(tasks: pl.DataFrame, attempts: pl.DataFrame, options: ReadOptions) ->
     names = [n for n in TASKS.columns if n != "task_id"]
     if tasks["task_id"].is_duplicated().any():
         tasks = (
-            tasks.group_by("task_id", maintain_order=True).agg(pl.col(names).drop_nulls().first()).select(list(TASKS.columns))
+            tasks.group_by("task_id", maintain_order=True)
+            .agg(pl.col(names).drop_nulls().first())
+            .select(list(TASKS.columns))
         )
     if options.task_id is not None:
         missing = options.task_id in attempts["task_id"] and options.task_id not in tasks["task_id"]

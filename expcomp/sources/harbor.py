@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +80,6 @@ class Harbor:
                     task = _task_of(found, options)
                     attempts.append(row | {"_task_digest": task.get("task_digest")})
                     tasks.append(task)
-        _number(attempts)
         add_tasks(batch, tasks, attempts)
         for row in attempts:
             row.pop("_task_digest")
@@ -253,21 +251,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(v) for v in value]
     return value if isinstance(value, str | int | float | bool) else str(value)
-
-
-def _number(attempts: list[dict[str, Any]]) -> None:
-    """Number the attempts of a run, arm and task by start; a trial folder has a random suffix and no number."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
-    for row in attempts:
-        groups[row["run_id"], row["arm"], row["task_id"], row["_task_digest"]].append(row)
-    for rows in groups.values():
-        timed = all(r["started_at"] is not None for r in rows)
-        order = sorted(
-            rows, key=lambda r: (r["started_at"] or _FAR, r["package_id"]) if timed else (_FAR, r["package_id"])
-        )
-        for trial, row in enumerate(order):
-            row["trial"] = trial
-            row["trial_source"] = "ordered" if timed else "unknown"
 
 
 SOURCE = Harbor()

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import glob
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from expcomp.errors import SourceError
+from expcomp.errors import SourceError, UsageError
+from expcomp.io.progress import Progress
 from expcomp.sources._contract import Batch, Frames, ReadOptions, Unit
 from expcomp.sources.finish import settle_frames
 from expcomp.sources.registry import SOURCES, discover
 from expcomp.sources.surfaces import with_surfaces
 from expcomp.sources.traceset import TraceSet
-from expcomp.tables import vocab as v
 from expcomp.tables.core import CORE, DIAGNOSTICS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from expcomp.sources._contract import Found
+    from expcomp.sources.stream import Plan
 
 PathLike = str | Path
+
+HELD_BYTES = 256 << 20
+"""A load up to this size is held by `scan_traces`."""
 
 
 def find(paths: Sequence[PathLike], *, format: str | None = None) -> Found:  # noqa: A002
@@ -30,7 +36,7 @@ def find(paths: Sequence[PathLike], *, format: str | None = None) -> Found:  # n
     Raises:
         SourceError: A path that does not exist, or nothing that a format recognises.
     """
-    given = [Path(p) for p in paths]
+    given = expand(paths)
     missing = [str(p) for p in given if not p.exists()]
     if missing:
         msg = f"no such file or folder: {', '.join(missing)}"
@@ -49,9 +55,7 @@ def find(paths: Sequence[PathLike], *, format: str | None = None) -> Found:  # n
 def read_units(units: Sequence[Unit], options: ReadOptions | None = None) -> Frames:
     """Frames of the common model, units of one format read together, formats in registry order, finished as one load."""
     options = options or ReadOptions()
-    frames = settle_frames(parse_units(units, options), options)
-    frames["diagnostics"] = pl.concat([frames["diagnostics"], _duplicate_tasks(frames["attempts"])])
-    return frames
+    return settle_frames(parse_units(units, options), options)
 
 
 def parse_units(units: Sequence[Unit], options: ReadOptions) -> Frames:
@@ -75,33 +79,6 @@ def discovery_frame(found: Found) -> pl.DataFrame:
     return pl.DataFrame(found.diagnostics, schema=DIAGNOSTICS.schema)
 
 
-def _duplicate_tasks(attempts: pl.DataFrame) -> pl.DataFrame:
-    """One diagnostics line for each package that holds a task an earlier package of the load holds too."""
-    own = (
-        attempts.filter(pl.col("source_format") == "packages")
-        .select("task_id", "package_id")
-        .unique(maintain_order=True)
-    )
-    first = pl.col("package_id").first().over("task_id")
-    twins = own.with_columns(first=first).filter(pl.col("package_id") != pl.col("first"))
-    return twins.select(
-        package_id="package_id",
-        source_uri="package_id",
-        source_pos=pl.lit(None, dtype=pl.Int64),
-        byte_offset=pl.lit(None, dtype=pl.Int64),
-        attempt_id=pl.lit(None, dtype=pl.String),
-        field=pl.lit("task_id"),
-        code=pl.lit("duplicate_task"),
-        severity=pl.lit("warning", dtype=v.SEVERITY),
-        detail=pl.format(
-            "{}: holds task {}, as package {} does; rows of both are kept, statistics count both",
-            "package_id",
-            "task_id",
-            "first",
-        ),
-    )
-
-
 def read_frames(
     paths: Sequence[PathLike],
     format: str | None = None,  # noqa: A002
@@ -117,19 +94,116 @@ def read_frames(
     return frames | {"diagnostics": pl.concat(told)}
 
 
-def read_traces(*paths: PathLike, format: str | None = None, options: ReadOptions | None = None) -> TraceSet:  # noqa: A002
-    """Read everything below the paths into plain frames; the format is recognised by content unless it is named.
+def find_plan(
+    paths: Sequence[PathLike],
+    *,
+    format: str | None = None,  # noqa: A002
+    options: ReadOptions | None = None,
+    processes: int | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """What a load would read.
 
     Raises:
         SourceError: A path that does not exist, or nothing that a format recognises.
         UsageError: An unknown format name.
     """
+    from expcomp.sources.stream import Plan
+
     found = find(paths, format=format)
-    frames = read_units(found.units, options)
-    frames["diagnostics"] = pl.concat([discovery_frame(found), frames["diagnostics"]])
-    return TraceSet(frames, packages=tuple(dict.fromkeys(u.package_id for u in found.units)))
+    return Plan(tuple(found.units), options or ReadOptions(), discovery_frame(found), processes, progress or Progress())
 
 
-def scan_traces(*paths: PathLike, format: str | None = None, options: ReadOptions | None = None) -> TraceSet:  # noqa: A002
-    """`read_traces` as LazyFrames. The files are read at once: they are no columnar store that a plan could read later."""
-    return read_traces(*paths, format=format, options=options).lazy()
+def read_traces(
+    *paths: PathLike,
+    format: str | None = None,  # noqa: A002
+    options: ReadOptions | None = None,
+    processes: int | None = None,
+    progress: Progress | None = None,
+    **supply: Any,
+) -> TraceSet:
+    """Read everything below the paths into plain frames; formats are recognised by content unless one is named.
+
+    Args:
+        *paths: Trace files, folders of them, archives, job and package folders, folders that `TraceSet.write` wrote; `**` and other
+            wildcards are expanded.
+        format: Read everything as this format.
+        options: What the formats lack.
+        processes: Worker processes; by default the processors, 1 for small input.
+        progress: Where progress is shown.
+        **supply: Fields of `ReadOptions`, in place of `options`: tools, system, arm, task_id, trial, score_scale, ...
+
+    Raises:
+        SourceError: A path that does not exist, or nothing that a format recognises.
+        UsageError: An unknown format name, or both `options` and its fields.
+    """
+    read = _options(options, supply)
+    plan = find_plan(paths, format=format, options=read, processes=processes, progress=progress)
+    return TraceSet(plan.run().frames(), packages=tuple(dict.fromkeys(u.package_id for u in plan.units)))
+
+
+def scan_traces(
+    *paths: PathLike,
+    format: str | None = None,  # noqa: A002
+    options: ReadOptions | None = None,
+    processes: int | None = None,
+    progress: Progress | None = None,
+    **supply: Any,
+) -> TraceSet:
+    """`read_traces` as LazyFrames.
+
+    A folder that `TraceSet.write` wrote is scanned without reading. Traces of up to 256 MB are read at once and kept. Of larger loads
+    steps and messages are never held: every query over them reads the files again, batch by batch, and `TraceSet.write` streams
+    them to disk in one pass, which is the thing to do first.
+
+    Raises:
+        SourceError: A path that does not exist, or nothing that a format recognises.
+        UsageError: An unknown format name, or both `options` and its fields.
+    """
+    from expcomp.sources.store import is_stored, scan
+    from expcomp.sources.stream import LazyTables
+
+    read = _options(options, supply)
+    given = expand(paths)
+    if len(given) == 1 and format is None and read == ReadOptions() and is_stored(given[0]):
+        return scan(given[0])
+    plan = find_plan(given, format=format, options=read, processes=processes, progress=progress)
+    packages = tuple(dict.fromkeys(u.package_id for u in plan.units))
+    if sum(u.size for u in plan.units) <= HELD_BYTES:
+        return TraceSet(plan.run().frames(), packages=packages).lazy()
+    return TraceSet(LazyTables(plan), packages=packages)
+
+
+def expand(paths: Sequence[PathLike]) -> list[Path]:
+    """Paths with wildcards expanded, in the order of names; a path without wildcard, or that exists as it is, stays."""
+    out: list[Path] = []
+    for path in paths:
+        text = str(path)
+        if not any(mark in text for mark in "*?[") or Path(text).exists():
+            out.append(Path(path))
+            continue
+        found = sorted(Path(p) for p in glob.glob(text, recursive=True))  # noqa: PTH207 - takes absolute patterns too
+        if not found:
+            msg = f"nothing matches {text}"
+            raise SourceError(msg)
+        # A folder covers what lies below it: `runs/**` would give every file once more.
+        kept: list[Path] = []
+        for one in found:
+            if not any(one.is_relative_to(above) for above in kept if above.is_dir()):
+                kept.append(one)
+        out += kept
+    return out
+
+
+def _options(options: ReadOptions | None, supply: dict[str, Any]) -> ReadOptions:
+    if not supply:
+        return options or ReadOptions()
+    if options is not None:
+        msg = "give either options or its fields, not both"
+        raise UsageError(msg)
+    known = [f.name for f in fields(ReadOptions)]
+    unknown = sorted(set(supply) - set(known))
+    if unknown:
+        msg = f"no option {', '.join(unknown)}; there are {', '.join(known)}"
+        raise UsageError(msg)
+    return ReadOptions(**supply)

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import zipfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from expcomp.errors import UsageError
@@ -73,12 +75,16 @@ def test_a_truncated_archive_is_a_diagnostic(tmp_path):
     assert "bad_archive" in frames["diagnostics"]["code"].to_list()
 
 
-def test_zstd(tmp_path, monkeypatch):
-    zstandard = pytest.importorskip("zstandard")
-    write(tmp_path / "x.json", zstandard.ZstdCompressor().compress(TAU))
+def test_zstd(tmp_path):
+    write(
+        tmp_path / "x.json",
+        pa.compress(TAU, codec="zstd", asbytes=True) + pa.compress(b" ", codec="zstd", asbytes=True),
+    )
     assert read_frames([tmp_path])["attempts"].height == 1
-    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
-    assert codes(discover([tmp_path])) == ["zstd_not_installed"]
+    assert len(read_frames([tmp_path])["attempts"]) == 1
+    cut = tmp_path / "x.json"
+    cut.write_bytes(cut.read_bytes()[:20])
+    assert "bad_archive" in read_frames([tmp_path], format="tau_bench")["diagnostics"]["code"].to_list()
 
 
 def test_roots(tmp_path):
@@ -162,3 +168,42 @@ def test_deep_folders_do_not_exhaust_the_stack(tmp_path):
         path = path / "d"
     write(path / "x.json", TAU)
     assert len(discover([tmp_path]).units) == 1
+
+
+def packed(path, members):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def test_an_archive_reads_as_the_folder_it_holds(tmp_path):
+    trial = {"trial_name": "t__abc", "task_name": "t", "verifier_result": {"rewards": {"reward": 1.0}}}
+    members = {"run/t.json": TAU, "run/t__abc/result.json": json.dumps(trial).encode(), "notes.md": b"# x"}
+    packed(tmp_path / "zip" / "in.zip", members)
+    for name, data in members.items():
+        write(tmp_path / "plain" / "in.zip" / name, data)
+    zipped, plain = read_frames([tmp_path / "zip"]), read_frames([tmp_path / "plain"])
+    assert zipped["attempts"]["source_format"].to_list() == ["harbor", "tau_bench"]
+    for name in CORE:
+        assert zipped[name].equals(plain[name]), name
+
+
+def test_members_outside_and_broken_archives_are_refused(tmp_path):
+    packed(tmp_path / "a.zip", {"../evil.json": TAU, "ok.json": TAU, "inner.zip": b"PK\x03\x04"})
+    packed(tmp_path / "office.docx", {"word/document.xml": b"<xml/>"})
+    write(tmp_path / "b.zip", b"PK\x03\x04broken")
+    found = discover([tmp_path])
+    assert [u.package_id for u in found.units] == ["a.zip/ok.json"]
+    assert sorted(codes(found)) == ["bad_archive", "member_refused", "nested_archive", "not_recognised"]
+
+
+def test_a_damaged_member_costs_itself(tmp_path):
+    packed(tmp_path / "a.zip", {"one.json": TAU, "two.json": TAU})
+    data = bytearray((tmp_path / "a.zip").read_bytes())
+    at = data.index(b"one.json") + len(b"one.json")
+    data[at + 4] ^= 0xFF
+    (tmp_path / "a.zip").write_bytes(bytes(data))
+    frames = read_frames([tmp_path], format=None)
+    assert frames["attempts"].height == 1
+    assert frames["diagnostics"]["code"].to_list() != []

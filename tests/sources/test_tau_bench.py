@@ -315,7 +315,7 @@ def test_secrets_are_dropped(tmp_path):
 
 
 def test_options_name_arm_tools_and_system(tmp_path):
-    options = ReadOptions(arm="mine", tools="[]", system="S")
+    options = ReadOptions(arm="mine", tools='[{"name": "t"}]', system="S")
     frames = load(tmp_path, [row(traj=turns()[1:])], options=options)
     (attempt,) = frames["attempts"].to_dicts()
     assert (attempt["arm"], attempt["has_tools"], attempt["has_system_prompt"]) == ("mine", True, True)

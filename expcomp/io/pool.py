@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -13,12 +14,12 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
-from multiprocessing.context import BaseContext
-from typing import TypeVar
+from multiprocessing.context import BaseContext, ForkServerContext, ForkServerProcess
+from typing import Any, TypeVar
 
 from expcomp.errors import InternalError
 
-PRELOAD = ("expcomp.compiler.shard", "expcomp.compiler.merge", "pandera.polars")
+PRELOAD = ("expcomp.compiler.shard", "expcomp.compiler.merge", "expcomp.sources.stream", "pandera.polars")
 """What the server imports once for all workers."""
 
 T = TypeVar("T")
@@ -84,12 +85,31 @@ def prepare() -> None:
             forkserver.ensure_running()
 
 
+class _Process(ForkServerProcess):
+    """A worker that does not run the caller's script: scripts need no `if __name__ == "__main__"` around their calls."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - the name multiprocessing asks for
+        # The new process would import the main module to find what it is told to run; all our jobs live in modules of the package.
+        main = sys.modules["__main__"]
+        hidden = {name: main.__dict__.pop(name) for name in ("__file__", "__spec__") if name in main.__dict__}
+        main.__dict__["__spec__"] = None
+        try:
+            return ForkServerProcess._Popen(process_obj)
+        finally:
+            main.__dict__.update({"__spec__": None} | hidden)
+
+
+class _Context(ForkServerContext):
+    Process = _Process
+
+
 def _context() -> BaseContext:
     # A fork of a process that runs Polars threads may hang, so workers come from a clean server that has imported all they need.
-    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    context = multiprocessing.get_context(method)
-    if method == "forkserver":
-        context.set_forkserver_preload(list(PRELOAD))
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = _Context()
+    context.set_forkserver_preload(list(PRELOAD))
     return context
 
 

@@ -1,0 +1,101 @@
+"""Options that several verbs share, and what they become."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from expcomp.errors import UsageError
+
+if TYPE_CHECKING:
+    from expcomp.sources._contract import ReadOptions
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout, nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to publish; must not exist, unless --force.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an earlier output in one step.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Worker processes; default: the processors.")]
+FormatName = Annotated[
+    str | None, typer.Option("--format", help="Read everything as this format; default: by content.")
+]
+Tools = Annotated[
+    str | None, typer.Option(help="Tool schemas, a JSON array or @FILE, for attempts whose file has none.")
+]
+System = Annotated[str | None, typer.Option(help="System prompt, text or @FILE, for attempts whose file has none.")]
+Arm = Annotated[
+    str | None, typer.Option(help="Arm of all attempts; for chat sets and telemetry also the column or attribute.")
+]
+TaskId = Annotated[
+    str | None,
+    typer.Option("--task-id", help="Task of attempts without one, or the column or attribute that holds it."),
+]
+Trial = Annotated[
+    str | None, typer.Option(help="0-based trial of attempts without one, or the column or attribute that holds it.")
+]
+ScoreScale = Annotated[
+    str | None, typer.Option("--score-scale", help="Ends of the primary grade, as LOW,HIGH, where the format has none.")
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", help="TOML file with error classes, status words, score scales; default: expcomp.toml, if there."
+    ),
+]
+
+
+CONFIG = Path("expcomp.toml")
+"""Read when it is there and --config names no other."""
+
+
+def read_options(
+    *,
+    tools: str | None,
+    system: str | None,
+    arm: str | None,
+    task_id: str | None,
+    trial: str | None,
+    score_scale: str | None,
+    config: Path | None,
+) -> ReadOptions:
+    """Options of a reading verb.
+
+    Raises:
+        UsageError: An option that cannot be read.
+        ConfigError: The TOML file cannot be read.
+    """
+    from expcomp.sources._contract import ReadOptions
+    from expcomp.sources.rules import Rules, read_rules
+
+    rules = read_rules(config) if config is not None else read_rules(CONFIG) if CONFIG.is_file() else Rules()
+    return ReadOptions(
+        tools=_text(tools, "--tools"),
+        system=_text(system, "--system"),
+        arm=arm,
+        task_id=task_id,
+        trial=int(trial) if trial is not None and trial.isdigit() else trial,
+        score_scale=_scale(score_scale),
+        rules=rules,
+    )
+
+
+def _text(value: str | None, name: str) -> str | None:
+    if value is None or not value.startswith("@"):
+        return value
+    from expcomp.io.documents import read_text
+
+    return read_text(Path(value[1:]), name)
+
+
+def _scale(value: str | None) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    try:
+        low, high = (float(part) for part in value.split(","))
+    except ValueError:
+        low, high = 1.0, 0.0
+    if not low < high:
+        msg = f"--score-scale {value}: expected LOW,HIGH with LOW below HIGH, as in 0,1"
+        raise UsageError(msg)
+    return low, high

@@ -1,0 +1,96 @@
+"""The verb that reads traces into tables, and the options that every reading verb shares."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from expcomp.cli.options import (
+    Arm,
+    Config,
+    Force,
+    FormatName,
+    Json,
+    Quiet,
+    ScoreScale,
+    System,
+    TaskId,
+    Tools,
+    Trial,
+    Workers,
+    read_options,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(read)
+
+
+def read(
+    paths: Annotated[
+        list[str], typer.Argument(help="Trace files, folders, archives, job folders, wildcards.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder for the tables as Parquet; without it they are only counted."),
+    ] = None,
+    format_: FormatName = None,
+    force: Force = False,
+    workers: Workers = None,
+    tools: Tools = None,
+    system: System = None,
+    arm: Arm = None,
+    task_id: TaskId = None,
+    trial: Trial = None,
+    score_scale: ScoreScale = None,
+    config: Config = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 4 when anything was skipped or reported.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Read traces of any format into the tables of the common model, and show what is in them.
+
+    Example: expcomp read runs/ --out traces
+    """
+    from expcomp.cli.show import show_traces
+    from expcomp.io.documents import json_document
+    from expcomp.io.progress import Progress
+    from expcomp.sources.load import scan_traces
+
+    options = read_options(
+        tools=tools, system=system, arm=arm, task_id=task_id, trial=trial, score_scale=score_scale, config=config
+    )
+    try:
+        ts = scan_traces(*paths, format=format_, options=options, processes=workers, progress=Progress(show=not quiet))
+        if out is not None:
+            ts.write(out, force=force)
+            ts = scan_traces(out)
+        summary, skipped = ts.summary(), ts.skipped()
+    except KeyboardInterrupt:
+        print("expcomp: stopped; nothing was published", file=sys.stderr)
+        raise typer.Exit(130) from None
+    if as_json:
+        print(json_document(_result(summary.to_dicts(), skipped.to_dicts(), len(ts.packages), out)), end="")
+    elif not quiet:
+        show_traces(summary, skipped, len(ts.packages), out)
+    if strict and skipped.height:
+        raise typer.Exit(4)
+
+
+def _result(
+    summary: list[dict[str, Any]], skipped: list[dict[str, Any]], units: int, out: Path | None
+) -> dict[str, Any]:
+    return {
+        "units": units,
+        "attempts": sum(row["attempts"] for row in summary),
+        "summary": summary,
+        "diagnostics": skipped,
+        "out": None if out is None else str(out),
+    }

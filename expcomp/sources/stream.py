@@ -1,0 +1,276 @@
+"""Loads that need not fit in memory: units are read in batches, in worker processes, and each batch goes to disk or is let go."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from expcomp.io.pool import Workers, workers
+from expcomp.io.progress import Progress
+from expcomp.sources._contract import Frames, ReadOptions, Unit
+from expcomp.sources.finish import CALLS, RESUMED, Settled, settle, settled_table
+from expcomp.sources.load import parse_units
+from expcomp.sources.registry import SOURCES
+from expcomp.tables.core import CORE
+
+BATCH_BYTES = 16 << 20
+"""Input of one batch: large enough for frames, small enough that two of them are little memory."""
+
+APART = frozenset({"claude_code", "codex"})
+"""Formats whose units are read one by one although they may be linked: links and copies are found when the load is finished."""
+
+LARGE = ("steps", "messages")
+"""Tables that are not held as a whole while a load is streamed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a worker is handed: units to read, and where the large tables go (None: back to the caller)."""
+
+    index: int
+    units: tuple[Unit, ...]
+    options: ReadOptions
+    folder: str | None = None
+    keep: tuple[str, ...] = tuple(CORE)
+
+
+@dataclass(slots=True)
+class Parsed:
+    """What a worker hands back: tables as Arrow IPC bytes, and the rows of each part it wrote."""
+
+    tables: dict[str, bytes] = field(default_factory=dict)
+    parts: dict[str, int] = field(default_factory=dict)
+    calls: bytes | None = None
+
+
+def batches(units: Sequence[Unit]) -> list[tuple[Unit, ...]]:
+    """Cut units into batches; the cut depends on the input only, so that the output does not depend on the machine."""
+    out: list[tuple[Unit, ...]] = []
+    current: list[Unit] = []
+    size = 0
+    for _, members in groupby(enumerate(units), key=_bond):
+        own = [unit for _, unit in members]
+        if current and size + sum(u.size for u in own) > BATCH_BYTES:
+            out.append(tuple(current))
+            current, size = [], 0
+        current += own
+        size += sum(u.size for u in own)
+    if current:
+        out.append(tuple(current))
+    return out
+
+
+def _group(unit: Unit) -> str | None:
+    return None if unit.format in APART else unit.group
+
+
+def _bond(numbered: tuple[int, Unit]) -> tuple[str, object]:
+    index, unit = numbered
+    group = _group(unit)
+    return (unit.format, index if group is None else group)
+
+
+def ordered(units: Sequence[Unit]) -> list[Unit]:
+    """Units of one format, and of one group, beside each other; formats in registry order, else in the order found."""
+    rank = {name: i for i, name in enumerate(SOURCES)}
+    first: dict[tuple[str, str | None], int] = {}
+    for index, unit in enumerate(units):
+        first.setdefault((unit.format, _group(unit)), index)
+    place = {id(u): i if _group(u) is None else first[u.format, _group(u)] for i, u in enumerate(units)}
+    return sorted(units, key=lambda u: (rank[u.format], place[id(u)]))
+
+
+def parse(job: Batch) -> Parsed:
+    """Read the units of a batch. Runs in a worker."""
+    # Parsed documents are many and hold no cycles: looking for some, again and again, costs a third of the time.
+    watched = gc.isenabled()
+    gc.disable()
+    try:
+        return _parse(job)
+    finally:
+        if watched:
+            gc.enable()
+
+
+def _parse(job: Batch) -> Parsed:
+    frames = parse_units(job.units, job.options)
+    out = Parsed()
+    resumed = frames["attempts"].filter(pl.col("source_format").is_in(RESUMED))["attempt_id"]
+    if len(resumed):
+        out.calls = _ipc(frames["steps"].filter(pl.col("attempt_id").is_in(resumed.implode())).select(CALLS))
+    for name in job.keep:
+        frame = frames[name]
+        if frame.is_empty():
+            continue
+        if job.folder is not None and name in LARGE:
+            frame.write_parquet(
+                Path(job.folder) / f"{name}.{job.index:05d}.parquet", compression="zstd", compression_level=3
+            )
+            out.parts[name] = frame.height
+        else:
+            out.tables[name] = _ipc(frame)
+    return out
+
+
+def _ipc(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_ipc(buffer, compression="uncompressed")
+    return buffer.getvalue()
+
+
+def _frame(name: str, parsed: Sequence[Parsed]) -> pl.DataFrame:
+    found = [pl.read_ipc(io.BytesIO(p.tables[name])) for p in parsed if name in p.tables]
+    return pl.concat(found) if found else CORE[name].empty()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A load that has been found but not read.
+
+    Attributes:
+        units: What is to be read.
+        options: How.
+        discovered: Diagnostics of the discovery.
+        processes: Workers; None takes the processors.
+        progress: Where progress is shown.
+    """
+
+    units: tuple[Unit, ...]
+    options: ReadOptions
+    discovered: pl.DataFrame
+    processes: int | None = None
+    progress: Progress = field(default_factory=Progress)
+
+    def run(self, *, folder: Path | None = None, keep: Sequence[str] = tuple(CORE)) -> Loaded:
+        """Read everything; with a folder the large tables become part files in it, without one they are held.
+
+        Args:
+            folder: Existing folder for the parts.
+            keep: Tables wanted; others are built and let go.
+        """
+        cut = batches(ordered(self.units))
+        jobs = [
+            Batch(i, units, self.options, os.fspath(folder) if folder else None, tuple(keep))
+            for i, units in enumerate(cut)
+        ]
+        cores = min(self.processes or len(os.sched_getaffinity(0)), len(jobs))
+        if sum(u.size for u in self.units) < BATCH_BYTES // 2:
+            cores = 1
+        sizes = [len(units) for units in cut]
+        with workers(cores) as pool, self.progress.stage("read", sum(sizes)) as tick:
+            parsed = _map(pool, jobs, lambda done: tick(sum(sizes[:done])))
+        calls = [pl.read_ipc(io.BytesIO(p.calls)) for p in parsed if p.calls]
+        steps = CORE["steps"].empty().select(CALLS)
+        settled = settle(_frame("attempts", parsed), _frame("tasks", parsed), pl.concat([steps, *calls]), self.options)
+        parts = (
+            {
+                name: [folder / f"{name}.{i:05d}.parquet" for i, p in enumerate(parsed) if name in p.parts]
+                for name in LARGE
+            }
+            if folder
+            else {}
+        )
+        held = {name: _frame(name, parsed) for name in keep if name not in parts}
+        return Loaded(settled, held, parts, self.discovered)
+
+
+def _map(pool: Workers, jobs: Sequence[Batch], done: Any) -> list[Parsed]:
+    return pool.map(parse, jobs, done)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A load that was read: small tables in memory, large ones too or as part files."""
+
+    settled: Settled
+    held: Mapping[str, pl.DataFrame]
+    parts: Mapping[str, Sequence[Path]]
+    discovered: pl.DataFrame
+
+    def frames(self) -> Frames:
+        """All tables that are in memory, finished."""
+        return {name: self.table(name) for name in CORE if name in self.held}
+
+    def table(self, name: str) -> pl.DataFrame:
+        """One table that is in memory, finished."""
+        if name == "attempts":
+            return self.settled.attempts
+        if name == "tasks":
+            return self.settled.tasks
+        if name == "diagnostics":
+            return pl.concat([self.discovered, self.held[name], self.settled.diagnostics])
+        return self.finished(name, self.held[name].lazy()).collect()
+
+    def finished(self, name: str, frame: pl.LazyFrame) -> pl.LazyFrame:
+        """A table, or a part of it, as it is after the load was finished."""
+        return settled_table(name, frame, self.settled) if "attempt_id" in CORE[name].columns else frame
+
+    def unchanged(self, name: str) -> bool:
+        """Whether parts of a table may stay as they were written."""
+        return not len(self.settled.dropped) and not (name == "steps" and self.settled.copied.height)
+
+
+class LazyTables(Mapping[str, pl.LazyFrame]):
+    """Tables of a load that is too large to be held: each query over a large table reads the files again, batch by batch."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    @cached_property
+    def small(self) -> Loaded:
+        """The tables that are held, and how the large ones are finished; takes one pass over the files."""
+        return self.plan.run(keep=[name for name in CORE if name not in LARGE])
+
+    def __getitem__(self, name: str) -> pl.LazyFrame:
+        if name not in CORE:
+            raise KeyError(name)
+        if name in LARGE:
+            return register_io_source(partial(self._batches, name), schema=CORE[name].schema)
+        return register_io_source(partial(self._held, name), schema=CORE[name].schema)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(CORE)
+
+    def __len__(self) -> int:
+        return len(CORE)
+
+    def _held(
+        self, name: str, columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        del size
+        yield _pushed(self.small.table(name), columns, predicate, rows)
+
+    def _batches(
+        self, name: str, columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        del size
+        left = rows
+        for units in batches(ordered(self.plan.units)):
+            parsed = parse_units(units, self.plan.options)[name]
+            frame = self.small.finished(name, parsed.lazy()).collect()
+            yield _pushed(frame, columns, predicate, left)
+            if left is not None:
+                left -= frame.height
+                if left <= 0:
+                    return
+
+
+def _pushed(
+    frame: pl.DataFrame, columns: list[str] | None, predicate: pl.Expr | None, rows: int | None
+) -> pl.DataFrame:
+    # The order Polars asks for: rows are counted before the filter.
+    if rows is not None:
+        frame = frame.head(rows)
+    if predicate is not None:
+        frame = frame.filter(predicate)
+    return frame.select(columns) if columns is not None else frame
