@@ -63,17 +63,16 @@ def show_traces(summary: pl.DataFrame, skipped: pl.DataFrame, units: int, out: P
     total = int(summary["attempts"].sum())
     console.print(f"Read {units:,} files and folders: {total:,} attempts.")
     table = Table(box=None, pad_edge=False)
-    for name in ("format", "arm"):
-        table.add_column(name, overflow="fold")
-    for name in ("attempts", "tasks", "passed", "failed", "no verdict", "steps", "calls", "tokens in", "out", "USD"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("format", no_wrap=True, min_width=10)
+    table.add_column("arm", overflow="fold", min_width=12)
+    shown = [c for c in _COLUMNS if console.width >= _WIDE or c[1] not in _ONLY_WIDE]
+    for title, _ in shown:
+        table.add_column(title, justify="right", no_wrap=True)
     table.add_column("ended otherwise", overflow="fold")
     for row in summary.to_dicts():
         ends = ", ".join(f"{word} {row[word]}" for word in _ENDS if row[word])
-        numbers = ("attempts", "tasks", "passed", "failed", "ungraded", "n_steps", "n_tool_calls", *_SUMS)
-        table.add_row(
-            row["source_format"], row["arm"] or row["model"] or "-", *(_cell(row[name]) for name in numbers), ends
-        )
+        numbers = (_cell(row[name]) for _, name in shown)
+        table.add_row(row["source_format"], row["arm"] or row["model"] or "-", *numbers, ends)
     console.print(table)
     for found in skipped.to_dicts():
         where = f" {found['first_file']}:" if found["first_file"] else ""
@@ -97,7 +96,20 @@ def show_formats(formats: dict[str, tuple[str, dict[str, str]]]) -> None:
 
 
 _ENDS = ("limit", "agent_error", "infra_error", "cancelled", "running", "unknown")
-_SUMS = ("input_tokens", "output_tokens", "cost_usd")
+_COLUMNS = (
+    ("attempts", "attempts"),
+    ("tasks", "tasks"),
+    ("passed", "passed"),
+    ("failed", "failed"),
+    ("no verdict", "ungraded"),
+    ("steps", "n_steps"),
+    ("calls", "n_tool_calls"),
+    ("tokens in", "input_tokens"),
+    ("out", "output_tokens"),
+    ("USD", "cost_usd"),
+)
+_ONLY_WIDE = ("tasks", "n_tool_calls", "input_tokens", "output_tokens", "cost_usd")
+_WIDE = 120
 
 
 def _cell(value: Any) -> str:

@@ -363,3 +363,66 @@ def test_the_demo_gives_rows_that_verify(tmp_path: Path) -> None:
 def test_the_demo_can_be_run_twice(tmp_path: Path) -> None:
     codes = [compile_cli("demo", "--out", tmp_path / "out", "--quiet").returncode for _ in range(2)]
     assert codes == [0, 0]
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    row = {
+        "task_id": 1,
+        "reward": 1.0,
+        "info": {"reward_info": {}},
+        "traj": [{"role": "assistant", "content": "x"}],
+        "trial": 0,
+    }
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "m.json").write_text(json.dumps([row]))
+    (tmp_path / "traces" / "notes.md").write_text("# x")
+    return tmp_path / "traces"
+
+
+def test_read_counts_and_writes(traces: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["read", str(traces), "--json", "--out", str(tmp_path / "out"), "--arm", "mine"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["attempts"], found["units"]) == (1, 1)
+    assert found["summary"][0]["arm"] == "mine"
+    assert [d["code"] for d in found["diagnostics"]] == ["not_recognised"]
+    shown = CliRunner().invoke(app, ["read", str(tmp_path / "out")])
+    assert "1 attempts" in shown.stdout
+    assert "tau_bench" in shown.stdout
+
+
+def test_read_is_strict_on_demand_and_quiet(traces: Path) -> None:
+    done = CliRunner().invoke(app, ["read", str(traces), "--strict", "--quiet"])
+    assert (done.exit_code, done.stdout) == (4, "")
+
+
+def test_options_of_reading_come_from_files_too(traces: Path, tmp_path: Path) -> None:
+    (tmp_path / "tools.json").write_text('[{"type": "function", "function": {"name": "bash"}}]')
+    (tmp_path / "rules.toml").write_text("[score]\ntau_bench = { min = 0, max = 2 }")
+    out = tmp_path / "out"
+    args = ["read", str(traces), "--out", str(out), "--tools", f"@{tmp_path / 'tools.json'}", "--system", "S"]
+    done = CliRunner().invoke(app, [*args, "--config", str(tmp_path / "rules.toml"), "--quiet"])
+    assert done.exit_code == 0, done.output
+    import polars as pl
+
+    (row,) = pl.read_parquet(out / "attempts.parquet").to_dicts()
+    assert (row["has_tools"], row["has_system_prompt"]) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--tools", "bash"], "JSON array"),
+        (["--tools", "@/nowhere.json"], "--tools"),
+        (["--score-scale", "1"], "LOW,HIGH"),
+        (["--score-scale", "2,1"], "LOW,HIGH"),
+        (["--format", "moon"], "no format"),
+        (["--config", "/nowhere.toml"], "nowhere.toml"),
+    ],
+)
+def test_wrong_options_of_reading_are_usage_errors(traces: Path, args: list[str], said: str) -> None:
+    done = subprocess.run([*RUN_CLI, "read", str(traces), *args], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
