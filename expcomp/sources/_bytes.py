@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
-from typing import IO, TYPE_CHECKING, cast
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import IO, cast
 
 HEAD = 64 * 1024
+_LEAST = HEAD
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -46,7 +46,12 @@ def read_bytes(path: Path, limit: int) -> tuple[bytes, bytes]:
 def _read(path: Path, limit: int, *, whole: bool) -> tuple[bytes, bytes]:
     try:
         with path.open("rb") as handle:
-            raw = handle.read(limit + 1)
+            # Not limit + 1 at once: a buffer of that size would be set up for every small file.
+            size = min(limit, max(_LEAST, os.fstat(handle.fileno()).st_size)) if _on_disk(path) else _LEAST
+            raw = handle.read(size + 1)
+            while whole and size < len(raw) <= limit:
+                size = min(limit, 8 * size)
+                raw += handle.read(size + 1 - len(raw))
     except OSError as error:
         raise UnreadableError("unreadable", f"cannot read the file: {error.strerror}") from error
     if whole and len(raw) > limit:
@@ -58,6 +63,11 @@ def _read(path: Path, limit: int, *, whole: bool) -> tuple[bytes, bytes]:
     if whole and len(data) > limit:
         raise UnreadableError("too_large", f"the decompressed file is longer than the limit of {limit} bytes")
     return data[: limit if whole else HEAD], raw
+
+
+def _on_disk(path: object) -> bool:
+    """A member of an archive has no file descriptor."""
+    return isinstance(path, Path)
 
 
 def _inflate(raw: bytes, limit: int) -> bytes:

@@ -12,7 +12,7 @@ from expcomp.sources._bytes import UnreadableError, read_bytes
 from expcomp.sources._chat import Row, Transcript
 from expcomp.sources._dialogue import USAGE
 from expcomp.sources._json import load_json
-from expcomp.sources._units import add_evidence
+from expcomp.sources._units import add_evidence, entries
 from expcomp.sources._values import items, obj, text
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Trial:
     transcript: Transcript = field(default_factory=Transcript)
     trajectories: list[tuple[str, Row, Trajectory]] = field(default_factory=list)
     ctrf: list[tuple[str, Row]] = field(default_factory=list)
+    alone: bool = False
+    """Whether the unit is a result file and not a folder."""
 
     def diagnose(self, batch: Batch, code: str, detail: str, ref: str = RESULT, severity: str = "warning") -> None:
         """Add a diagnostic that names the trial and a file in it."""
@@ -54,7 +56,7 @@ class Trial:
 
     def uri(self, ref: str) -> str:
         """Path of a file of the trial relative to the load root."""
-        return self.unit.package_id if self.unit.path.is_file() else f"{self.unit.package_id}/{ref}"
+        return self.unit.package_id if self.alone else f"{self.unit.package_id}/{ref}"
 
     def reward_ref(self) -> str:
         """The file that holds the reward."""
@@ -63,7 +65,7 @@ class Trial:
 
     def result_ref(self) -> str:
         """The result, as a ref: a unit that is a file is its own ref."""
-        return self.unit.path.name if self.unit.path.is_file() else RESULT
+        return self.unit.path.name if self.alone else RESULT
 
     def usage(self) -> Row:
         """Sums over the steps of all trajectories."""
@@ -80,7 +82,7 @@ class Trial:
 
 def fill(batch: Batch, trial: Trial, options: ReadOptions) -> None:
     """Read the files of a trial folder: evidence, artifacts, trajectories, test reports."""
-    if trial.unit.path.is_file():
+    if trial.alone:
         add_evidence(
             batch, trial.unit.package_id, trial.result_ref(), "grader", size=trial.unit.size, digest=trial.digest
         )
@@ -120,13 +122,11 @@ def fill(batch: Batch, trial: Trial, options: ReadOptions) -> None:
 def _files(folder: Path, prefix: str) -> list[tuple[str, Path]]:
     """Regular files below a folder in stable order; symlinks are never followed."""
     out: list[tuple[str, Path]] = []
-    for entry in sorted(folder.iterdir(), key=lambda p: p.name):
-        if entry.is_symlink():
-            continue
-        if entry.is_dir():
-            out += _files(entry, f"{prefix}{entry.name}/")
-        elif entry.is_file():
-            out.append((prefix + entry.name, entry))
+    for name, kind in entries(folder):
+        if kind == "folder":
+            out += _files(folder / name, f"{prefix}{name}/")
+        elif kind == "file":
+            out.append((prefix + name, folder / name))
     return out
 
 

@@ -11,6 +11,7 @@ import orjson
 
 _SPACE = re.compile(r"[\s,]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_KEY, _SPACED_KEY = b'":', b'" :'
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -38,10 +39,34 @@ def load_json(data: bytes) -> tuple[Any, list[Problem]]:
     try:
         document = orjson.loads(data)
         # The writer stops at a depth that every later walk over the document can take; the reader goes much deeper.
-        orjson.dumps(document)
+        written = orjson.dumps(document)
     except (orjson.JSONDecodeError, TypeError):
         return _load_slowly(data)
-    return document, []
+    return document, _doubles(data, written)
+
+
+def _doubles(data: bytes, written: bytes) -> list[Problem]:
+    """Keys that an object holds twice: the last value counts, and it is said."""
+    # Inside texts a quote is escaped, so the two counts differ only by keys that were dropped or by an odd way of writing.
+    if data.count(_KEY) + data.count(_SPACED_KEY) <= written.count(_KEY) + written.count(_SPACED_KEY):
+        return []
+    found: dict[str, None] = {}
+
+    def pairs(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(entries)
+        if len(made) < len(entries):
+            seen: set[str] = set()
+            found.update({key: None for key, _ in entries if key in seen or seen.add(key)})  # type: ignore[func-returns-value]
+        return made
+
+    try:
+        json.loads(data, object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        return []
+    if not found:
+        return []
+    detail = f"holds the key {', '.join(map(repr, list(found)[:5]))} twice in one object; the last value counts"
+    return [Problem("duplicate_key", detail, severity="warning")]
 
 
 def _load_slowly(data: bytes) -> tuple[Any, list[Problem]]:
@@ -79,19 +104,28 @@ def _load_slowly(data: bytes) -> tuple[Any, list[Problem]]:
 
 
 def load_lines(data: bytes) -> tuple[list[tuple[int, Any]], list[Problem]]:
-    """JSON lines, split at the newline byte only: (1-based line number, value), and what was wrong; a bad line costs one line."""
+    """JSON lines, split at the newline byte only: (1-based line number, value), and what was wrong.
+
+    A bad line costs one line, and of that only what is broken: records that were glued together are taken apart.
+    """
     good: list[tuple[int, Any]] = []
     bad: list[Problem] = []
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
         value, problems = load_json(line)
+        values = [] if value is None else [value]
+        if value is None and any(p.code == "bad_json" for p in problems):
+            parts = load_rows(line)
+            values = [part for _, part in parts.rows]
+            if values:
+                detail = f"held {len(values)} records; taken apart"
+                problems = [Problem("glued_line", detail, severity="warning"), *parts.problems]
         for problem in problems:
             problem.pos = number
             problem.detail = f"line {number} {problem.detail}"
         bad += problems
-        if value is not None:
-            good.append((number, value))
+        good += [(number, value) for value in values]
     return good, bad
 
 
@@ -120,8 +154,12 @@ def _salvage(text: str, out: Rows) -> None:
     while True:
         space = _SPACE.match(text, at)
         at = space.end() if space else at
-        if at >= len(text) or (in_array and text[at] == "]"):
+        if at >= len(text):
             break
+        if in_array and text[at] == "]":
+            # What follows an array are records too: a line of JSON lines may be an array.
+            in_array, at = False, at + 1
+            continue
         end = -1 if in_array else text.find("\n", at)
         line = None if in_array else _line(text[at : end if end >= 0 else len(text)])
         if line is not None:

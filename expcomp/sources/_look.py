@@ -58,14 +58,10 @@ class Look:
         """
         if self.kind not in ("object", "array"):
             return []
-        if self.kind == "object":
-            found = _lines(self.body)
-            if found:
-                return found
         try:
             document = orjson.loads(self.body)
         except orjson.JSONDecodeError:
-            return []
+            return _lines(self.body) if self.kind == "object" else []
         return [r for r in (document if isinstance(document, list) else [document])[:_ROWS] if isinstance(r, dict)]
 
     @cached_property
@@ -80,10 +76,10 @@ class Look:
             return {place: frozenset(keys) for place, keys in found.items()}
         return _scan(self.body) if self.kind in ("object", "array") else {}
 
-    @property
+    @cached_property
     def keys(self) -> frozenset[str]:
         """Keys of the first record (the first object of an array or of lines, or the document)."""
-        return self.shape.get("", frozenset())
+        return frozenset(self.rows[0]) if self.rows else self.shape.get("", frozenset())
 
     def at(self, place: str) -> frozenset[str]:
         """Keys of the objects at a place of the first record."""

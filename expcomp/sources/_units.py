@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expcomp.io.digest import PREFIX, sha256_hex
+from expcomp.sources._archive import ArchivePath
 from expcomp.sources._bytes import UnreadableError, read_bytes
 from expcomp.sources._contract import Batch, Found, Unit
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from expcomp.sources._json import Problem
 
 
 def relative(path: Path, root: Path) -> str:
     """Path below the load root with forward slashes; the bare name when it is not below."""
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+
+
+def entries(folder: Path | ArchivePath) -> list[tuple[str, str]]:
+    """Names in a folder, sorted, each with what it is: file, folder, link, other. Asks the folder once, not every entry."""
+    if not isinstance(folder, Path):
+        return [(p.name, "link" if p.is_symlink() else "folder" if p.is_dir() else "file") for p in folder.iterdir()]
+    with os.scandir(folder) as found:
+        return sorted((e.name, _kind(e)) for e in found)
+
+
+def _kind(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return "link"
+    return "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
+
+
+def names_in(folder: Path | ArchivePath) -> frozenset[str]:
+    """Names of the entries of a folder."""
+    return frozenset(os.listdir(folder)) if isinstance(folder, Path) else frozenset(p.name for p in folder.iterdir())  # noqa: PTH208
 
 
 def file_unit(source: str, path: Path, root: Path, found: Found, group: str | None = None) -> None:

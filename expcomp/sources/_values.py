@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 _SECRET = re.compile(r"(api[_-]?key|(^|[_-])key$|token$|secret|passw|authorization|credential|cookie)", re.IGNORECASE)
@@ -68,10 +69,15 @@ def moment(value: Any) -> tuple[datetime | None, bool]:
         return None, False
 
 
+@lru_cache(maxsize=4096)
+def _is_secret(key: str) -> bool:
+    return _SECRET.search(key) is not None
+
+
 def redact(value: Any) -> Any:
     """The value without the keys that look like secrets, at any depth."""
     if isinstance(value, dict):
-        return {k: redact(v) for k, v in value.items() if not _SECRET.search(str(k))}
+        return {k: redact(v) if isinstance(v, dict | list) else v for k, v in value.items() if not _is_secret(str(k))}
     if isinstance(value, list):
         return [redact(v) for v in value]
     return value

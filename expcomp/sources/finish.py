@@ -298,12 +298,14 @@ def _numbered(attempts: pl.DataFrame, told: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _copies(attempts: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Steps whose model call an earlier attempt holds already; earlier is what started first, then what stands first."""
+    """Steps whose model call an earlier attempt holds already; earlier is what began first, then what ended first: a copy keeps the old
+    times and goes on from there. Then the path decides.
+    """
     known = calls.filter(pl.col("llm_call_id").is_not_null())
     if known.is_empty():
         return known.select("attempt_id", "step_index")
     order = attempts.select(
-        "attempt_id", _order=pl.struct("started_at", "source_uri").rank("ordinal"), _home=_folder("package_id")
+        "attempt_id", _order=pl.struct("started_at", "ended_at", "source_uri").rank("ordinal"), _home=_folder("package_id")
     )
     return (
         known.join(order, on="attempt_id", how="inner", maintain_order="left")
@@ -314,8 +316,8 @@ def _copies(attempts: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _folder(column: str) -> pl.Expr:
-    """First folder of an id that is a path: the project."""
-    return pl.col(column).str.extract(r"^(.*?)/", 1).fill_null("")
+    """The folder of an id that is a path: the project."""
+    return pl.col(column).str.extract(r"^(.*)/", 1).fill_null("")
 
 
 def _without_copies(

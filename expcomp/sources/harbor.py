@@ -13,7 +13,7 @@ from expcomp.sources._harbor_rows import attempt, task_name
 from expcomp.sources._harbor_trial import RESULT, Trial, fill
 from expcomp.sources._json import dump_json, load_json
 from expcomp.sources._look import Look
-from expcomp.sources._units import add_evidence, add_tasks, file_unit, relative, report
+from expcomp.sources._units import add_evidence, add_tasks, entries, file_unit, names_in, relative, report
 from expcomp.sources._values import count, obj, redact, text
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Harbor:
         if path.is_file():
             file_unit(self.name, path, root, found, self.name)
             return
-        names = frozenset(p.name for p in path.iterdir())
+        names = names_in(path)
         if names >= _TASK:
             size = (path / "instruction.md").stat().st_size
             found.units.append(Unit(self.name, path, relative(path, root), size, _group(path.name)))
@@ -69,11 +69,12 @@ class Harbor:
         batch = Batch()
         tasks: list[dict[str, Any]] = []
         attempts: list[dict[str, Any]] = []
-        for unit in units:
-            if unit.path.is_dir() and (unit.path / "task.toml").is_file():
+        folders = [(unit.path / "task.toml").is_file() for unit in units]
+        for unit, is_task in zip(units, folders, strict=True):
+            if is_task:
                 tasks += _task_folder(batch, unit, options)
-        for unit in units:
-            if unit.path.is_file() or not (unit.path / "task.toml").is_file():
+        for unit, is_task in zip(units, folders, strict=True):
+            if not is_task:
                 found = _trial(batch, unit, options)
                 if found is not None:
                     row = attempt(batch, found, options)
@@ -122,11 +123,12 @@ def _group(name: str) -> str:
 def _job(path: Path, root: Path, found: Found) -> None:
     here = relative(path, root)
     trials: list[str] = []
-    for child in sorted(path.iterdir(), key=lambda p: p.name):
-        if child.is_symlink():
-            _tell(found, "symlink_refused", "a symbolic link inside a job is not followed", f"{here}/{child.name}")
-        elif child.is_dir():
-            names = frozenset(p.name for p in child.iterdir())
+    for name, kind in entries(path):
+        child = path / name
+        if kind == "link":
+            _tell(found, "symlink_refused", "a symbolic link inside a job is not followed", f"{here}/{name}")
+        elif kind == "folder":
+            names = names_in(child)
             if _is_trial(child, names):
                 found.units.append(_trial_unit(child, root))
                 trials.append(child.name)
@@ -160,8 +162,9 @@ def _tell(found: Found, code: str, detail: str, uri: str, severity: str = "warni
 
 
 def _trial(batch: Batch, unit: Unit, options: ReadOptions) -> Trial | None:
-    path = unit.path if unit.path.is_file() else unit.path / RESULT
-    uri = unit.package_id if unit.path.is_file() else f"{unit.package_id}/{RESULT}"
+    alone = unit.path.is_file()
+    path = unit.path if alone else unit.path / RESULT
+    uri = unit.package_id if alone else f"{unit.package_id}/{RESULT}"
     try:
         data, raw = read_bytes(path, options.max_file_bytes)
     except UnreadableError as error:
@@ -174,7 +177,7 @@ def _trial(batch: Batch, unit: Unit, options: ReadOptions) -> Trial | None:
             detail = "expected the result of a trial, an object with trial_name; no attempt"
             batch.diagnose("no_attempt", detail, package_id=unit.package_id, source_uri=uri)
         return None
-    trial = Trial(unit, attempt_id("harbor", unit.package_id), result, PREFIX + sha256_hex(raw))
+    trial = Trial(unit, attempt_id("harbor", unit.package_id), result, PREFIX + sha256_hex(raw), alone=alone)
     fill(batch, trial, options)
     for note in trial.transcript.notes:
         trial.diagnose(batch, note.code, note.detail, trial.trajectories[0][0], note.severity)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from expcomp.errors import UsageError
+from expcomp.sources._json import load_json, load_lines
 from expcomp.sources._look import Look
 from expcomp.sources.load import read_frames
 from expcomp.sources.registry import SOURCES, discover
@@ -207,3 +208,22 @@ def test_a_damaged_member_costs_itself(tmp_path):
     frames = read_frames([tmp_path], format=None)
     assert frames["attempts"].height == 1
     assert frames["diagnostics"]["code"].to_list() != []
+
+
+def test_lines_that_were_glued_are_taken_apart_and_a_broken_one_costs_itself():
+    good, bad = load_lines(b'{"a": 1}{"a": 2}\n{"a": 3}\n{"a": 4} {"a": \n\n{"a": 5}')
+    assert good == [(1, {"a": 1}), (1, {"a": 2}), (2, {"a": 3}), (3, {"a": 4}), (5, {"a": 5})]
+    assert [(p.code, p.pos) for p in bad] == [("glued_line", 1), ("glued_line", 3), ("bad_json", 3)]
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        (b'{"a": 1, "b": {"c": 1, "c": 2}}', ["duplicate_key"]),
+        (b'{"a" : 1, "a" : 2}', ["duplicate_key"]),
+        (b'{"a": "\\"x\\": 1, \\"x\\": 2", "b": "\\u0022:"}', []),
+        (b'{"a": 1, "b": 2}', []),
+    ],
+)
+def test_a_key_that_stands_twice_is_told(text, codes):
+    assert [p.code for p in load_json(text)[1]] == codes

@@ -148,6 +148,12 @@ def test_history_that_a_resume_copied_is_marked_and_not_counted_again():
     assert codes(frames) == ["copied_history"]
 
 
+def test_a_resume_that_kept_the_old_times_is_the_one_that_ended_later():
+    rows = [attempt("aa", started_at=at(1), ended_at=at(9)), attempt("zz", started_at=at(1), ended_at=at(3))]
+    frames = load(attempts=rows, steps=[step("aa", 0, "m1"), step("aa", 1, "m2"), step("zz", 0, "m1")])
+    assert column(frames, "relation") == {"aa": "continuation", "zz": "root"}
+
+
 def test_equal_call_ids_of_two_projects_are_no_copies():
     rows = [attempt("a", package_id="one/a"), attempt("b", package_id="two/b")]
     frames = load(attempts=rows, steps=[step("a", 0, "m1"), step("b", 0, "m1")])
