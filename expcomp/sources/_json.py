@@ -115,6 +115,8 @@ def load_lines(data: bytes) -> tuple[list[tuple[int, Any]], list[Problem]]:
             continue
         value, problems = load_json(line)
         values = [] if value is None else [value]
+        if value is None and not problems:
+            problems = [Problem("bad_line", "is null, expected a record; left out")]
         if value is None and any(p.code == "bad_json" for p in problems):
             parts = load_rows(line)
             values = [part for _, part in parts.rows]
