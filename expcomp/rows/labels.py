@@ -19,6 +19,8 @@ STRENGTH: tuple[tuple[str | None, str | None, float], ...] = (
     ("model_judge", "needs_review", 0.75),
     ("model_judge", "unverified", 0.75),
     ("model_judge", None, 0.5),
+    # Nobody says who judged: worth no more than a model's word.
+    ("unstated", None, 0.5),
 )
 ISSUES = ("label_missing", "label_not_run", "score_not_finite", "score_out_of_scale", "scale_unknown")
 

@@ -75,7 +75,7 @@ def call(call_id: Any, name: Any, arguments: Any, kind: Any = "function") -> Row
         "name": text(name),
         "arguments": written,
         "arguments_ok": written is not None and is_object_text(written),
-        "kind": kind if kind in _KINDS else "function",
+        "kind": kind if isinstance(kind, str) and kind in _KINDS else "function",
     }
 
 
@@ -127,9 +127,11 @@ class CallLog:
             shown = ", ".join(self._orphans[:3])
             detail = f"{len(self._orphans)} results answer no open call ({shown}); kept with the step before them"
             self._notes.append(Note("orphan_result", detail))
-        if self._open:
-            shown = ", ".join(str(c["name"]) for _, c in self._open[:3])
-            detail = f"{len(self._open)} calls have no result ({shown})"
+        # A tool that runs at the provider has no result of its own.
+        waiting = [c for _, c in self._open if c["kind"] != "server"]
+        if waiting:
+            shown = ", ".join(str(c["name"]) for c in waiting[:3])
+            detail = f"{len(waiting)} calls have no result ({shown})"
             self._notes.append(Note("unanswered_call", detail, "info"))
 
 
@@ -225,7 +227,7 @@ def _role(entry: Any, pos: int, notes: list[Note]) -> str | None:
     role = entry.get("role")
     if role == "function":
         return "tool"
-    if role in _ROLES:
-        return str(role)
+    if isinstance(role, str) and role in _ROLES:
+        return role
     notes.append(Note("unknown_role", f"message {pos} has role {role!r}; kept as a user message", pos=pos))
     return "user"

@@ -104,7 +104,7 @@ def add_attempt(
     start, end = row.get("started_at"), row.get("ended_at")
     if row.get("duration_s") is None and start is not None and end is not None and end >= start:
         row["duration_s"] = (end - start).total_seconds()
-    batch.add("attempts", **row)
+    batch.rows["attempts"].append(row)
     return row
 
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from expcomp.sources._columns import frame_of
 from expcomp.sources._dialogue import USAGE
+from expcomp.sources.swe_join import join_reports
 from expcomp.tables import vocab as v
 from expcomp.tables.core import ATTEMPTS, TASKS
 
@@ -84,6 +85,7 @@ def settle(attempts: pl.DataFrame, tasks: pl.DataFrame, calls: pl.DataFrame, opt
 
 def settle_frames(frames: Frames, options: ReadOptions) -> Frames:
     """Finish a load that is in memory."""
+    frames = join_reports(frames)
     resumed = frames["attempts"].filter(pl.col("source_format").is_in(RESUMED))["attempt_id"]
     calls = frames["steps"].filter(pl.col("attempt_id").is_in(resumed.implode())).select(CALLS)
     settled = settle(frames["attempts"], frames["tasks"], calls, options)

@@ -21,6 +21,7 @@ from expcomp.sources._contract import Frames, ReadOptions, Unit
 from expcomp.sources.finish import CALLS, RESUMED, Settled, settle, settled_table
 from expcomp.sources.load import parse_units
 from expcomp.sources.registry import SOURCES
+from expcomp.sources.swe_join import join_reports
 from expcomp.tables.core import CORE
 
 BATCH_BYTES = 16 << 20
@@ -171,7 +172,8 @@ class Plan:
             parsed = _map(pool, jobs, lambda done: tick(sum(sizes[:done])))
         calls = [pl.read_ipc(io.BytesIO(p.calls)) for p in parsed if p.calls]
         steps = CORE["steps"].empty().select(CALLS)
-        settled = settle(_frame("attempts", parsed), _frame("tasks", parsed), pl.concat([steps, *calls]), self.options)
+        small = join_reports({name: _frame(name, parsed) for name in CORE if name not in LARGE})
+        settled = settle(small["attempts"], small["tasks"], pl.concat([steps, *calls]), self.options)
         parts = (
             {
                 name: [folder / f"{name}.{i:05d}.parquet" for i, p in enumerate(parsed) if name in p.parts]
@@ -180,7 +182,7 @@ class Plan:
             if folder
             else {}
         )
-        held = {name: _frame(name, parsed) for name in keep if name not in parts}
+        held = small | {name: _frame(name, parsed) for name in keep if name in LARGE and name not in parts}
         return Loaded(settled, held, parts, self.discovered)
 
 

@@ -13,7 +13,7 @@ CALL_KIND = pl.Enum(["function", "custom", "server"])
 ROLE = pl.Enum(["system", "developer", "user", "assistant", "tool"])
 ORIGIN = pl.Enum(["human", "simulator", "harness", "model", "tool", "summary", "synthetic", "demo"])
 GRADE_KIND = pl.Enum(
-    ["verifier", "test", "model_judge", "human", "user_feedback", "environment", "heuristic", "simulated"]
+    ["verifier", "test", "model_judge", "human", "user_feedback", "environment", "heuristic", "simulated", "unstated"]
 )
 RELIABILITY = pl.Enum(["verified", "needs_review", "failed_verification", "unverified", "not_run"])
 ARTIFACT_KIND = pl.Enum(["patch", "file", "log", "test_report", "recording", "image", "environment_state", "other"])
