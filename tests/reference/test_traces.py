@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from expcomp.sources._contract import ReadOptions
 from expcomp.sources.load import read_frames
 from expcomp.sources.registry import SOURCES
 
@@ -36,9 +37,9 @@ def total(values):
 
 
 def usage(frames, column):
-    """A column summed by the convention: over steps where an attempt's calls carry usage, else from the attempt."""
+    """A column summed by the convention: over steps where an attempt's calls carry it, else from the attempt."""
     own = frames["steps"].filter(~pl.col("is_copied_context").fill_null(value=False))
-    carried = own.filter(pl.any_horizontal(pl.col(c).is_not_null() for c in USAGE))
+    carried = own.filter(pl.col(column).is_not_null())
     silent = frames["attempts"].join(carried, on="attempt_id", how="anti")
     return total(pl.concat([carried[column], silent[column]]))
 
@@ -83,7 +84,8 @@ def test_case(case):
     forced = case["options"].get("format")
     if forced is not None and forced not in SOURCES:
         pytest.skip(f"no reader for {forced} yet")
-    frames = read_frames([ROOT / case["path"]], format=forced)
+    options = ReadOptions(**{k: v for k, v in case["options"].items() if k != "format"})
+    frames = read_frames([ROOT / case["path"]], format=forced, options=options)
     found = "+".join(sorted(frames["attempts"]["source_format"].unique())) or None
     assert found == case["format"]
     asked = expect.get("diagnostics", {}).get("min", 0)
