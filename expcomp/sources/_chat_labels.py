@@ -65,10 +65,10 @@ def preference(row: dict[str, Any], mark: str) -> Graded:
     """The grade of one side of a preference: 1 for the chosen, 0 for the rejected; no verdict, for both may be right or wrong."""
     value = 1.0 if mark == "chosen" else 0.0
     score = Score(value, (0.0, 1.0), value, None, valid=True, issue=None, label=mark)
-    out = Graded(score, [("preference", score, "human", {})], "preference")
+    out = Graded(score, [("preference", score, "unstated", {})], "preference")
     rating = amount(row.get(f"score_{mark}", row.get(f"{mark}_score")))
     if rating is not None:
-        out.grades.append(("rating", Score(rating, None, None, None, valid=True, issue=None), "human", {}))
+        out.grades.append(("rating", Score(rating, None, None, None, valid=True, issue=None), "unstated", {}))
     return out
 
 
