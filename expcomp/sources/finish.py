@@ -266,8 +266,12 @@ def _numbered(attempts: pl.DataFrame, told: list[pl.DataFrame]) -> pl.DataFrame:
     """Trials of the attempts at a task: the source's number where it is one, else the order of start, else of position (R11, R12)."""
     per_run = ~pl.col("source_format").is_in(RUN_IS_TRIAL)
     ours = ~pl.col("source_format").is_in(OWN_TRIALS) & pl.col("task_id").is_not_null() & (pl.col("relation") == "root")
-    rows = attempts.with_row_index("_row").with_columns(pl.when(per_run).then("run_id").alias("_run"), _ours=ours)
-    group = ["source_format", "_run", "arm", "task_id"]
+    # Trajectories and bare verdicts of one arm are attempts at the same tasks, whatever files they come from.
+    kin = pl.when(per_run).then(pl.col("source_format").cast(pl.String)).otherwise(pl.lit("swe"))
+    rows = attempts.with_row_index("_row").with_columns(
+        pl.when(per_run).then("run_id").alias("_run"), _kin=kin, _ours=ours
+    )
+    group = ["_kin", "_run", "arm", "task_id"]
     native = pl.col("_ours") & (pl.col("trial_source") == "native") & pl.col("trial").is_not_null()
     rows = rows.with_columns(_twice=native & (pl.len().over([*group, "trial"]) > 1))
     doubles = rows.filter("_twice")
@@ -295,7 +299,7 @@ def _numbered(attempts: pl.DataFrame, told: list[pl.DataFrame]) -> pl.DataFrame:
     return (
         rows.join(numbers, on="_row", how="left", maintain_order="left")
         .with_columns(trial=pl.coalesce("_trial", "trial"), trial_source=pl.coalesce("_source", "trial_source"))
-        .drop("_row", "_run", "_ours", "_twice", "_trial", "_source")
+        .drop("_row", "_run", "_kin", "_ours", "_twice", "_trial", "_source")
     )
 
 

@@ -70,6 +70,12 @@ def test_runs_are_trials_where_a_run_holds_one_attempt_a_task():
     assert column(load(attempts=rows), "trial") == {"a": 0, "b": 1}
 
 
+def test_trajectories_and_bare_verdicts_of_an_arm_are_trials_of_one_series():
+    formats = {"a": "mini_swe_agent", "b": "swe_bench_report"}
+    rows = [attempt(i, task_id="t", arm="m", run_id=f"run_{i}", source_format=f) for i, f in formats.items()]
+    assert column(load(attempts=rows), "trial") == {"a": 0, "b": 1}
+
+
 def test_native_numbers_stay_unless_they_are_double():
     rows = [attempt(i, task_id="t", run_id="r", trial=n, trial_source="native") for i, n in (("a", 4), ("b", 7))]
     assert column(load(attempts=rows), "trial") == {"a": 4, "b": 7}
