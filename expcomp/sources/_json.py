@@ -141,7 +141,8 @@ def _lame(line: bytes, number: int, bad: list[Problem]) -> list[tuple[int, Any]]
         values = [part for _, part in parts.rows]
         if values:
             detail = f"held {len(values)} records; taken apart"
-            problems = [Problem("glued_line", detail, severity="warning"), *parts.problems]
+            others = [p for p in parts.problems if p.code != "glued_line"]
+            problems = [Problem("glued_line", detail, severity="warning"), *others]
     for problem in problems:
         problem.pos = number
         problem.detail = f"line {number} {problem.detail}"
@@ -171,9 +172,14 @@ def _salvage(text: str, out: Rows) -> None:
     decoder, in_array = json.JSONDecoder(), text.startswith("[")
     at, index = 1 if in_array else 0, 0
     counted, offset = 0, 0
+    ended: int | None = None
     while True:
         space = _SPACE.match(text, at)
         at = space.end() if space else at
+        if ended is not None and ended <= at < len(text) and not in_array and "\n" not in text[ended:at]:
+            detail = f"record {index} follows on the line of the record before it; taken apart"
+            out.problems.append(Problem("glued_line", detail, pos=index, severity="warning"))
+        ended = None
         if at >= len(text):
             break
         if in_array and text[at] == "]":
@@ -189,6 +195,7 @@ def _salvage(text: str, out: Rows) -> None:
             continue
         try:
             value, at = decoder.raw_decode(text, at)
+            ended = at
             out.rows.append((index, _tidy(value, out.problems)))
         except (json.JSONDecodeError, RecursionError) as error:
             where = error.pos if isinstance(error, json.JSONDecodeError) else at

@@ -13,7 +13,7 @@ import polars as pl
 
 from expcomp.sources._columns import frame_of
 from expcomp.sources._dialogue import USAGE
-from expcomp.sources.swe_join import join_reports
+from expcomp.sources.swe.join import join_reports
 from expcomp.tables import vocab as v
 from expcomp.tables.core import ATTEMPTS, TASKS
 
@@ -311,7 +311,9 @@ def _copies(attempts: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     if known.is_empty():
         return known.select("attempt_id", "step_index")
     order = attempts.select(
-        "attempt_id", _order=pl.struct("started_at", "ended_at", "source_uri").rank("ordinal"), _home=_folder("package_id")
+        "attempt_id",
+        _order=pl.struct("started_at", "ended_at", "source_uri").rank("ordinal"),
+        _home=_folder("package_id"),
     )
     return (
         known.join(order, on="attempt_id", how="inner", maintain_order="left")

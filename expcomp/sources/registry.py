@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MODULES = (
-    "packages",
+    "packages.reader",
     "stored",
-    "harbor",
-    "tau_bench",
-    "tau2_bench",
-    "atif",
-    "terminal_bench",
-    "inspect_log",
-    "swe_bench_report",
-    "swe_agent",
-    "mini_swe_agent",
-    "claude_code",
-    "codex",
-    "openhands",
-    "verifiers",
-    "mlflow",
-    "langfuse",
-    "langsmith",
-    "openinference",
-    "otel",
-    "adp",
-    "hf_trajectories",
-    "openai_responses",
-    "anthropic_messages",
-    "sharegpt",
-    "openai_chat",
+    "harbor.reader",
+    "tau_bench.reader",
+    "tau2_bench.reader",
+    "atif.reader",
+    "terminal_bench.reader",
+    "inspect_log.reader",
+    "swe.swe_bench_report",
+    "swe.swe_agent",
+    "swe.mini_swe_agent",
+    "claude_code.reader",
+    "codex.reader",
+    "openhands.reader",
+    "verifiers.reader",
+    "telemetry.mlflow",
+    "telemetry.langfuse",
+    "telemetry.langsmith",
+    "telemetry.openinference",
+    "telemetry.otel",
+    "adp.reader",
+    "chat.hf_trajectories",
+    "chat.openai_responses",
+    "chat.anthropic_messages",
+    "chat.sharegpt",
+    "chat.openai_chat",
 )
 """One module a format, in the order in which they are asked: those that say more of themselves first, plain messages last."""
 
@@ -52,13 +52,7 @@ _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
 
 def _sources() -> dict[str, Source]:
-    found: list[Source] = []
-    for name in MODULES:
-        module = f"expcomp.sources.{name}"
-        try:
-            found.append(importlib.import_module(module).SOURCE)
-        except Exception:  # TEMPORARY while readers are written side by side
-            continue
+    found: list[Source] = [importlib.import_module(f"expcomp.sources.{name}").SOURCE for name in MODULES]
     return {source.name: source for source in found}
 
 

@@ -106,8 +106,14 @@ def _table(value: Any, where: str) -> dict[str, Any]:
 
 def _meaning(entry: Any, where: str) -> ErrorClass:
     values = _table(entry, where)
-    status, voids = values.get("status"), values.get("voids_reward", values.get("status") == "infra_error")
-    if not isinstance(status, str) or status not in _STATUS or not isinstance(voids, bool) or not values.keys() <= {"status", "voids_reward"}:
+    status = values.get("status")
+    voids = values.get("voids_reward", status == "infra_error")
+    if (
+        not isinstance(status, str)
+        or status not in _STATUS
+        or not isinstance(voids, bool)
+        or not values.keys() <= {"status", "voids_reward"}
+    ):
         msg = f"{where}: expected {{ status = one of {', '.join(sorted(_STATUS))}, voids_reward = true or false }}"
         raise ConfigError(msg)
     return ErrorClass(status, voids_reward=voids)

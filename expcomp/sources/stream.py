@@ -21,7 +21,7 @@ from expcomp.sources._contract import Frames, ReadOptions, Unit
 from expcomp.sources.finish import CALLS, RESUMED, Settled, settle, settled_table
 from expcomp.sources.load import parse_units
 from expcomp.sources.registry import SOURCES
-from expcomp.sources.swe_join import join_reports
+from expcomp.sources.swe.join import join_reports
 from expcomp.tables.core import CORE
 
 BATCH_BYTES = 16 << 20

@@ -74,13 +74,12 @@ class TraceSet:
 
         Counts are attempts; `ungraded` has no verdict, `void` a score that is not valid. Sums are null where no attempt tells.
         """
+        attempts: pl.LazyFrame = self["attempts"].lazy()
         status = pl.col("status").cast(pl.String)
         words = ("completed", "limit", "agent_error", "infra_error", "cancelled", "running", "unknown")
         sums = ("input_tokens", "output_tokens", "cost_usd")
         return (
-            self["attempts"]
-            .lazy()
-            .group_by(GROUP)
+            attempts.group_by(GROUP, maintain_order=True)
             .agg(
                 pl.len().alias("attempts"),
                 pl.col("task_id").drop_nulls().n_unique().alias("tasks"),
@@ -99,10 +98,9 @@ class TraceSet:
 
     def skipped(self) -> pl.DataFrame:
         """What the load report says, by severity and code, with the first case of each."""
+        told: pl.LazyFrame = self["diagnostics"].lazy()
         return (
-            self["diagnostics"]
-            .lazy()
-            .group_by("severity", "code")
+            told.group_by("severity", "code", maintain_order=True)
             .agg(
                 pl.len().alias("lines"),
                 pl.col("source_uri").drop_nulls().n_unique().alias("files"),
@@ -145,7 +143,7 @@ def _html(frame: pl.DataFrame, title: str) -> str:
     head = "".join(f"<th>{escape(c)}</th>" for c in kept)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(_shown(value))}</td>" for value in row) + "</tr>"
-        for row in frame.select(kept).rows()
+        for row in zip(*(frame[c] for c in kept), strict=True)
     )
     return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

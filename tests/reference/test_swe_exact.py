@@ -14,7 +14,7 @@ import pytest
 from expcomp.sources._contract import ReadOptions
 from expcomp.sources.load import parse_units, read_frames
 from expcomp.sources.registry import discover
-from expcomp.sources.swe_join import join_reports
+from expcomp.sources.swe.join import join_reports
 
 REFERENCE = os.environ.get("EXPCOMP_REFERENCE")
 if REFERENCE is None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from expcomp.sources._contract import Found, ReadOptions, Unit
 from expcomp.sources._look import Look
-from expcomp.sources.adp import SOURCE
+from expcomp.sources.adp.reader import SOURCE
 from expcomp.sources.load import read_frames
 from expcomp.tables.core import CORE
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from expcomp.sources._contract import Found, ReadOptions
 from expcomp.sources._look import Look
-from expcomp.sources.atif import SOURCE
+from expcomp.sources.atif.reader import SOURCE
 from expcomp.sources.load import read_frames
 from expcomp.tables.core import CORE
 

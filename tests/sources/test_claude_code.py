@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from expcomp.sources._look import Look
-from expcomp.sources.claude_code import SOURCE
+from expcomp.sources.claude_code.reader import SOURCE
 from expcomp.sources.load import read_frames
 
 SESSION = "11111111-2222-4333-8444-555555555555"

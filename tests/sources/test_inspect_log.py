@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expcomp.sources import inspect_log
 from expcomp.sources._contract import Found, ReadOptions
-from expcomp.sources._inspect_dialogue import usage_of
 from expcomp.sources._look import Look
-from expcomp.sources.inspect_log import SOURCE
+from expcomp.sources.inspect_log import reader as inspect_log
+from expcomp.sources.inspect_log._dialogue import usage_of
+from expcomp.sources.inspect_log.reader import SOURCE
 from expcomp.sources.load import read_frames, read_units
 
 USAGE = {

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from expcomp.sources._contract import Found, ReadOptions, Unit
 from expcomp.sources._look import Look
 from expcomp.sources.load import read_frames
-from expcomp.sources.mini_swe_agent import SOURCE
 from expcomp.sources.registry import discover
+from expcomp.sources.swe.mini_swe_agent import SOURCE
 from expcomp.tables.core import CORE
 
 INSTANCE = "acme__widget-12"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from expcomp.sources import _chat_sets
 from expcomp.sources._contract import ReadOptions
 from expcomp.sources._look import Look
+from expcomp.sources.chat import _sets as _chat_sets
 from expcomp.sources.load import read_frames
 from expcomp.sources.registry import SOURCES, discover
 from expcomp.tables.core import CORE

@@ -12,7 +12,7 @@ from expcomp.sources._contract import Found, ReadOptions, Unit
 from expcomp.sources._look import Look
 from expcomp.sources.load import read_frames
 from expcomp.sources.registry import discover
-from expcomp.sources.swe_bench_report import SOURCE
+from expcomp.sources.swe.swe_bench_report import SOURCE
 from expcomp.tables.core import CORE
 
 A, B, C, D, E, F = (f"acme__widget-{n}" for n in range(1, 7))

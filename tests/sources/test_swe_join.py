@@ -11,7 +11,7 @@ from expcomp.sources._columns import frame_of
 from expcomp.sources._contract import ReadOptions
 from expcomp.sources.load import parse_units
 from expcomp.sources.registry import discover
-from expcomp.sources.swe_join import join_reports
+from expcomp.sources.swe.join import join_reports
 from expcomp.tables.core import CORE
 
 A, B, C = (f"acme__widget-{n}" for n in range(1, 4))

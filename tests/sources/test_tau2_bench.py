@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from expcomp.sources._contract import Found, ReadOptions
 from expcomp.sources._look import Look
 from expcomp.sources.load import read_frames
-from expcomp.sources.tau2_bench import SOURCE
+from expcomp.sources.tau2_bench.reader import SOURCE
 
 GREETING = {"role": "assistant", "content": "Hi! How can I help you today?", "cost": 0.0, "usage": None, "turn_idx": 0}
 USAGE = {"prompt_tokens": 100, "completion_tokens": 7}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from expcomp.sources._contract import Found, ReadOptions, Unit
 from expcomp.sources._look import Look
-from expcomp.sources._tau_names import read_name
 from expcomp.sources.load import read_frames
-from expcomp.sources.tau_bench import SOURCE
+from expcomp.sources.tau_bench._names import read_name
+from expcomp.sources.tau_bench.reader import SOURCE
 from expcomp.tables.core import CORE
 
 SYSTEM = {"role": "system", "content": "# Retail agent policy\n\nBe kind."}

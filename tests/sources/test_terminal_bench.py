@@ -14,7 +14,7 @@ from expcomp.sources.load import read_frames
 from expcomp.sources.registry import discover
 from expcomp.sources.rules import Rules
 from expcomp.sources.status_map import LIMIT
-from expcomp.sources.terminal_bench import SOURCE
+from expcomp.sources.terminal_bench.reader import SOURCE
 from expcomp.tables.core import CORE
 
 HEADER = "trial_id,model_name,provider,task_name,n_input_tokens,n_output_tokens,total_tokens,execution_time_sec,success,reward"

@@ -13,7 +13,7 @@ from expcomp.sources._contract import Found, ReadOptions, Unit
 from expcomp.sources._look import Look
 from expcomp.sources.load import read_frames
 from expcomp.sources.rules import Rules, Scale
-from expcomp.sources.verifiers import SOURCE
+from expcomp.sources.verifiers.reader import SOURCE
 from expcomp.tables.core import CORE
 
 TOOL = {

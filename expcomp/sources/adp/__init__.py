@@ -1,0 +1,3 @@
+"""Agent Data Protocol rows."""
+
+from __future__ import annotations

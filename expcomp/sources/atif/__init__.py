@@ -1,0 +1,3 @@
+"""ATIF trajectories."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Chat sets: five dialects over one reader."""
+
+from __future__ import annotations

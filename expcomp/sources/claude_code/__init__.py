@@ -1,0 +1,3 @@
+"""Claude Code sessions."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Codex CLI rollouts."""
+
+from __future__ import annotations

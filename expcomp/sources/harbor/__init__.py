@@ -1,0 +1,3 @@
+"""Harbor jobs, trials and tasks."""
+
+from __future__ import annotations

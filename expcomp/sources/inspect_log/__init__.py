@@ -1,0 +1,3 @@
+"""inspect_ai logs."""
+
+from __future__ import annotations

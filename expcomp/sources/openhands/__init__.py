@@ -1,0 +1,3 @@
+"""OpenHands conversations and exports."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""tau2-bench results."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""tau-bench v1 results."""
+
+from __future__ import annotations

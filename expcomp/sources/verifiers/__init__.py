@@ -1,0 +1,3 @@
+"""verifiers results and traces."""
+
+from __future__ import annotations
