@@ -1,28 +1,16 @@
-"""Trajectory sets of the Hugging Face Hub: a row holds a conversation, its task and how it ended (JSON, JSON lines, Parquet)."""
+"""Trajectory sets of the Hugging Face Hub: a row holds a conversation, its task and how it ended (JSON, JSON lines, Parquet).
+
+Recognised: records with a conversation beside a column of labels, instances or runs.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from expcomp.sources.chat._source import ChatSource
 
-from expcomp.sources.chat._claims import kind_of
-from expcomp.sources.chat._read import read_chats
-from expcomp.sources.chat._sets import add_units
-from expcomp.sources.chat._shape import is_one
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from expcomp.sources._contract import Found, Frames, ReadOptions, Unit
-    from expcomp.sources._look import Look
-
-
-class HFTrajectories:
-    """Reader of trajectory sets."""
-
-    name = "hf_trajectories"
-    summary = "Trajectory sets of the Hub: messages, conversations or trajectory beside labels and instance columns"
-    carries = {  # noqa: RUF012 - read only, by contract of the protocol
+SOURCE = ChatSource(
+    name="hf_trajectories",
+    summary="Trajectory sets of the Hub: messages, conversations or trajectory beside labels and instance columns",
+    carries={
         "system_prompt": "yes",
         "tools": "some",
         "reasoning": "in text",
@@ -32,23 +20,5 @@ class HFTrajectories:
         "cost": "no",
         "times": "no",
         "token_ids": "no",
-    }
-
-    def claims_folder(self, folder: Path, names: frozenset[str]) -> bool:
-        """Never: sets are files."""
-        return False
-
-    def claims_file(self, look: Look) -> bool:
-        """Records with a conversation beside a column of labels, instances or runs."""
-        return kind_of(look) == self.name
-
-    def units(self, path: Path, root: Path, found: Found) -> None:
-        """One unit a file, or one for each part of a file that is large and can be cut."""
-        add_units(self.name, path, root, found, is_one)
-
-    def read(self, units: Sequence[Unit], options: ReadOptions) -> Frames:
-        """Read files, or parts of them."""
-        return read_chats(self.name, units, options)
-
-
-SOURCE = HFTrajectories()
+    },
+)
