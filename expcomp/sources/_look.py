@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, overload
 
 import orjson
 
@@ -51,18 +53,12 @@ class Look:
         return {b"{": "object", b"[": "array"}.get(first[:1], "other")
 
     @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """The first objects of the file that fit in the head as a whole, parsed: lines, elements of an array, or the document.
+    def rows(self) -> Records:
+        """The first objects of the file that fit in the head as a whole: lines, elements of an array, or the document.
 
-        Empty when not even the first fits; `keys` and `shape` still show what begins there.
+        They are parsed when they are looked at. Empty when not even the first fits; `keys` and `shape` still show what begins there.
         """
-        if self.kind not in ("object", "array"):
-            return []
-        try:
-            document = orjson.loads(self.body)
-        except orjson.JSONDecodeError:
-            return _lines(self.body) if self.kind == "object" else []
-        return [r for r in (document if isinstance(document, list) else [document])[:_ROWS] if isinstance(r, dict)]
+        return Records(_records(self.body, self.kind))
 
     @cached_property
     def shape(self) -> dict[str, frozenset[str]]:
@@ -91,21 +87,75 @@ class Look:
         return wanted <= self.keys or any(wanted <= row.keys() for row in self.rows)
 
 
-def _lines(body: bytes) -> list[dict[str, Any]]:
-    """Objects of the first lines, as far as they parse; none when the first line is no whole object."""
-    out: list[dict[str, Any]] = []
-    for number, line in enumerate(body.split(b"\n")[:_ROWS]):
-        if not line.strip():
-            continue
-        try:
-            value = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            if number == 0:
-                return []
-            continue
+class Records(Sequence[dict[str, Any]]):
+    """Objects that are parsed one by one, as far as somebody looks."""
+
+    def __init__(self, source: Iterator[dict[str, Any]]) -> None:
+        self._source = source
+        self._known: list[dict[str, Any]] = []
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        at = 0
+        while self._reach(at + 1):
+            yield self._known[at]
+            at += 1
+
+    def __bool__(self) -> bool:
+        return self._reach(1)
+
+    def __len__(self) -> int:
+        self._reach(_ROWS)
+        return len(self._known)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        wanted = index + 1 if isinstance(index, int) and index >= 0 else _ROWS
+        self._reach(min(_ROWS, index.stop) if isinstance(index, slice) and (index.stop or -1) > 0 else wanted)
+        return self._known[index]
+
+    def _reach(self, count: int) -> bool:
+        """Whether there are so many."""
+        while len(self._known) < count:
+            found = next(self._source, None)
+            if found is None:
+                return False
+            self._known.append(found)
+        return True
+
+
+def _records(body: bytes, kind: str) -> Iterator[dict[str, Any]]:
+    """The objects at the head of a text: none when the first is not whole."""
+    if kind == "object":
+        first, cut, rest = body.partition(b"\n")
+        value = _parsed(first)
         if isinstance(value, dict):
-            out.append(value)
-    return out
+            yield value
+            lines = (_parsed(line) for line in islice(_split(rest), _ROWS - 1)) if cut else ()
+            yield from (line for line in lines if isinstance(line, dict))
+            return
+    if kind in ("object", "array"):
+        document = _parsed(body)
+        values = document if isinstance(document, list) else [document]
+        yield from (value for value in values[:_ROWS] if isinstance(value, dict))
+
+
+def _split(text: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(text):
+        end = text.find(b"\n", at)
+        end = len(text) if end < 0 else end
+        yield text[at:end]
+        at = end + 1
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def _places(value: Any, place: str, depth: int, found: dict[str, set[str]]) -> None:

@@ -30,6 +30,8 @@ _LINES = {
 }
 """Lines without a message that may stand first in a file, or alone: type -> keys they have."""
 _OUTPUTS = "tool-results"
+_MARKS = (b'"sessionId"', b'"parentUuid"', b'"session_id"', b'"leafUuid"', b'"messageId"', b'"agentType"')
+"""One of these keys is near the head of every such file."""
 
 
 class ClaudeCode:
@@ -59,6 +61,9 @@ class ClaudeCode:
 
     def claims_file(self, look: Look) -> bool:
         """Lines with `sessionId`, `uuid` and `type`, those of a stream, or the side file of a sub-agent."""
+        # Every file of another format comes here: most are told apart without parsing a line.
+        if not any(mark in look.head for mark in _MARKS):
+            return False
         if look.kind != "object":
             return look.kind == "array" and any(map(_is_line, look.rows))
         if look.rows:
