@@ -30,6 +30,9 @@ BATCH_BYTES = 16 << 20
 APART = frozenset({"claude_code", "codex"})
 """Formats whose units are read one by one although they may be linked: links and copies are found when the load is finished."""
 
+REPEATED = ("tools", "system_prompt", "params")
+"""Texts of attempts that are long and the same for many."""
+
 LARGE = ("steps", "messages")
 """Tables that are not held as a whole while a load is streamed."""
 
@@ -119,18 +122,31 @@ def _parse(job: Batch) -> Parsed:
             )
             out.parts[name] = frame.height
         else:
-            out.tables[name] = _ipc(frame)
+            out.tables[name] = _ipc(frame, packed=name not in LARGE)
     return out
 
 
-def _ipc(frame: pl.DataFrame) -> bytes:
+def _shared(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """The same frame with equal texts stored once: a join takes texts over as views of the bytes on its right side."""
+    for name in columns:
+        texts = frame.select(name).drop_nulls().unique(maintain_order=True)
+        if 0 < 2 * texts.height <= frame.height:
+            pairs = texts.select(name, pl.col(name).alias("_once"))
+            joined = frame.join(pairs, on=name, how="left", maintain_order="left")
+            frame = joined.with_columns(pl.col("_once").alias(name)).drop("_once")
+    return frame
+
+
+def _ipc(frame: pl.DataFrame, *, packed: bool = True) -> bytes:
     buffer = io.BytesIO()
-    frame.write_ipc(buffer, compression="uncompressed")
+    frame.write_ipc(buffer, compression="lz4" if packed else "uncompressed")
     return buffer.getvalue()
 
 
 def _frame(name: str, parsed: Sequence[Parsed]) -> pl.DataFrame:
-    found = [pl.read_ipc(io.BytesIO(p.tables[name])) for p in parsed if name in p.tables]
+    found = [pl.read_ipc(io.BytesIO(p.tables.pop(name))) for p in parsed if name in p.tables]
+    if name == "attempts":
+        found = [_shared(frame, REPEATED) for frame in found]
     return pl.concat(found) if found else CORE[name].empty()
 
 
