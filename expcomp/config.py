@@ -16,6 +16,7 @@ class CompileOptions:
         margin: Least difference of normalised scores for a preference pair, 0..1.
         min_label_strength: Labels weaker than this give no SFT, reward, preference, group or verifier row, 0..1.
         allow_simulated: Keep rows that rest on the judgement of a stand-in reviewer.
+        allow_unlabelled: Keep conversations of sources that have no place for a verdict (sessions, chat sets) as SFT rows.
         pii: Redact e-mail addresses, phone numbers and IP addresses too.
         max_text_chars: A single text of a step row is cut beyond this many characters, and flagged.
         max_row_bytes: A row whose content is larger is rejected as `too_long`.
@@ -26,6 +27,7 @@ class CompileOptions:
     margin: float = 0.1
     min_label_strength: float = 0.5
     allow_simulated: bool = False
+    allow_unlabelled: bool = False
     pii: bool = False
     max_text_chars: int = 65_536
     max_row_bytes: int = 1 << 24

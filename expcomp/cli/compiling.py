@@ -72,6 +72,9 @@ def compile_(
     allow_simulated: Annotated[
         bool, typer.Option("--allow-simulated", help="Keep rows judged by a stand-in reviewer.")
     ] = False,
+    allow_unlabelled: Annotated[
+        bool, typer.Option("--allow-unlabelled", help="Keep conversations that no source could grade as SFT rows.")
+    ] = False,
     max_text_chars: Annotated[int, typer.Option(help="Cut a step's text beyond this length, and flag it.")] = 65_536,
     max_rounds: Annotated[int, typer.Option(help="Repair rounds at the most.")] = 3,
     check: Annotated[str, typer.Option(help="Pandera validation: auto, full or off.")] = "auto",
@@ -100,6 +103,7 @@ def compile_(
         margin=margin,
         min_label_strength=min_label_strength,
         allow_simulated=allow_simulated,
+        allow_unlabelled=allow_unlabelled,
         pii=pii,
         max_text_chars=max_text_chars,
         max_rounds=max_rounds,

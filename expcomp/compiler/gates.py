@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.evidence.redact import residual
+from expcomp.rows.labels import UNLABELLED
 from expcomp.tables.families import FAMILIES
 
 if TYPE_CHECKING:
@@ -77,6 +78,14 @@ def _issue(name: str) -> Make:
     return lambda family, _: (pl.col("_issue") == name) if family.labelled else None
 
 
+def _label_missing(family: Family, options: CompileOptions) -> pl.Expr | None:
+    if not family.labelled:
+        return None
+    # A user may take the word of whoever made a set that its conversations are good; a void verdict is never taken for one.
+    tolerant = options.allow_unlabelled and family.name == "training_example"
+    return pl.col("_issue").is_in(["label_missing"] if tolerant else ["label_missing", UNLABELLED])
+
+
 def _weak(family: Family, options: CompileOptions) -> pl.Expr | None:
     if not family.gated_label:
         return None
@@ -102,11 +111,11 @@ GATES: tuple[Gate, ...] = (
     Gate("missing_target", "nothing to learn", _missing("target")),
     Gate("empty_text", "a text that has to say something is empty", _empty),
     Gate("placeholder_text", "a text is a placeholder", _placeholder),
-    Gate("label_missing", "nobody graded it", _issue("label_missing")),
+    Gate("label_missing", "nobody graded it", _label_missing),
     Gate("label_not_run", "the grader or verifier was not run", _issue("label_not_run")),
     Gate("score_not_finite", "the score is NaN or infinite", _issue("score_not_finite")),
     Gate("score_out_of_scale", "the score lies outside its scale", _issue("score_out_of_scale")),
-    Gate("scale_unknown", "the score has no known scale", _issue("scale_unknown")),
+    Gate("scale_unknown", "the score has no known scale; --score-scale or expcomp.toml gives it", _issue("scale_unknown")),
     Gate(
         "weak_label",
         "the label is weaker than min_label_strength",

@@ -38,8 +38,19 @@ def strength(kind: str = "grade_kind", reliability: str = "reliability") -> pl.E
     return pl.coalesce(*exprs)
 
 
+UNLABELLED = "unlabelled"
+
+
 def issue() -> pl.Expr:
-    """Why an attempt has no usable verdict; null when it has one."""
+    """Why an attempt has no usable verdict; null when it has one.
+
+    `unlabelled`: the source has no place for a verdict. `label_missing`: it has one, and it is empty or void.
+    """
     usable = pl.col("score_norm").is_not_null() & pl.col("score_valid").fill_null(value=False)
     known = pl.when(pl.col("score_issue").is_in(ISSUES)).then("score_issue")
-    return pl.when(~usable).then(pl.coalesce(known, pl.lit("label_missing")))
+    unasked = pl.col("score_valid").is_null() & pl.col("score").is_null() & pl.col("passed").is_null()
+    scaleless = (
+        pl.col("score").is_not_null() & pl.col("score_norm").is_null() & pl.col("score_valid").fill_null(value=True)
+    )
+    other = pl.when(unasked).then(pl.lit(UNLABELLED)).when(scaleless).then(pl.lit("scale_unknown"))
+    return pl.when(~usable).then(pl.coalesce(known, other, pl.lit("label_missing")))

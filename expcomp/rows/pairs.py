@@ -251,6 +251,8 @@ def grpo(c: Context) -> pl.DataFrame:
         advantages=pl.when(~flat).then("advantages"),
         _refs=pl.concat_list("traces", "grades").list.drop_nulls(),
         n_without_transcript=pl.col("n_without_transcript").fill_null(0),
+        # A file of traces holds many tasks, and a group without completions nothing else that tells it from the next.
+        _discriminator="task_id",
         _group_n=pl.col("group_size").cast(pl.Int64),
         _group_std=pl.when(pl.col("group_size") > 1).then(pl.when(flat).then(0.0).otherwise("reward_std")),
     )

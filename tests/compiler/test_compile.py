@@ -652,6 +652,15 @@ def test_pairs_stay_inside_a_twin(twins: xc.Compilation) -> None:
     ]
 
 
+def test_two_packages_of_one_name_are_named_by_their_paths(tmp_path: Path) -> None:
+    package(tmp_path / "in/first", "pkg_a")
+    package(tmp_path / "in/second", "pkg_a")
+    xc.compile_paths([tmp_path / "in"], tmp_path / "out")
+    attempts = pl.read_parquet(tmp_path / "out/tables/attempts.parquet")
+    assert attempts["package_id"].unique().sort().to_list() == ["pkg_a", "second/pkg_a"]
+    assert "same_name" in pl.read_parquet(tmp_path / "out/diagnostics.parquet")["code"]
+
+
 def test_row_ids_of_twins_differ(twins: xc.Compilation) -> None:
     for family in ROW_FAMILIES:
         ids = twins.rows[family]["row_id"]

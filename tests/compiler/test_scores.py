@@ -104,21 +104,31 @@ def test_every_kind_of_grade_has_a_strength_between_0_and_1(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("score", "valid", "issue", "found"),
+    ("score", "norm", "valid", "issue", "found"),
     [
-        (0.5, True, None, None),
-        (None, True, None, "label_missing"),
-        (0.5, None, None, "label_missing"),
-        (None, False, "score_not_finite", "score_not_finite"),
-        (0.5, False, "score_out_of_scale", "score_out_of_scale"),
-        (None, False, "infrastructure", "label_missing"),
+        (0.5, 0.5, True, None, None),
+        (None, None, True, None, "label_missing"),
+        (0.5, 0.5, None, None, "label_missing"),
+        (None, None, False, "score_not_finite", "score_not_finite"),
+        (0.5, 0.5, False, "score_out_of_scale", "score_out_of_scale"),
+        (None, None, False, "infrastructure", "label_missing"),
+        (7.0, None, True, None, "scale_unknown"),
+        (7.0, None, False, "crashed", "label_missing"),
+        (None, None, None, None, "unlabelled"),
     ],
 )
 def test_issue_says_why_a_grade_is_no_label(
-    score: float | None, valid: bool | None, issue: str | None, found: str | None
+    score: float | None, norm: float | None, valid: bool | None, issue: str | None, found: str | None
 ) -> None:
-    schema = {"score_norm": pl.Float64, "score_valid": pl.Boolean, "score_issue": pl.String}
-    frame = pl.DataFrame({"score_norm": [score], "score_valid": [valid], "score_issue": [issue]}, schema=schema)
+    schema = {
+        "score": pl.Float64,
+        "score_norm": pl.Float64,
+        "score_valid": pl.Boolean,
+        "passed": pl.Boolean,
+        "score_issue": pl.String,
+    }
+    values = {"score": score, "score_norm": norm, "score_valid": valid, "passed": None, "score_issue": issue}
+    frame = pl.DataFrame({name: [value] for name, value in values.items()}, schema=schema)
     assert frame.select(labels.issue()).item() == found
 
 

@@ -195,3 +195,37 @@ def test_compile_takes_a_written_traceset(runs, tmp_path):
     }
     assert xc.verify(tmp_path / "rows").ok
     assert report["empty"]["evaluation_example"] == "the sources have no rubric items"
+
+
+def test_conversations_that_no_source_could_grade_are_rows_when_the_user_says_so(tmp_path):
+    row = {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}
+    (tmp_path / "set.jsonl").write_text(json.dumps(row) + "\n")
+    ts = xc.read_traces(tmp_path / "set.jsonl")
+    assert xc.compile(ts).rejected["training_example"]["reject_reasons"].to_list() == [["label_missing"]]
+    allowed = xc.compile(ts, options=xc.CompileOptions(allow_unlabelled=True))
+    assert allowed.rows["training_example"].height == 1
+    assert allowed.rows["agentic_rl_rollout"].height == 0
+
+
+def test_the_header_prompt_and_the_supplied_tools_reach_the_rows(tmp_path):
+    row = {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}
+    (tmp_path / "set.jsonl").write_text(json.dumps(row) + "\n")
+    ts = xc.read_traces(tmp_path / "set.jsonl", system="Be brief.", tools='[{"name": "t"}]')
+    made = xc.compile(ts, options=xc.CompileOptions(allow_unlabelled=True)).rows["training_example"]
+    assert [(m["role"], m["content"]) for m in made["messages"][0]] == [
+        ("system", "Be brief."),
+        ("user", "q"),
+        ("assistant", "a"),
+    ]
+    assert made["tools"].to_list() == ['[{"name": "t"}]']
+
+
+def test_scores_without_a_scale_wait_for_one(tmp_path):
+    said = {"prompt": [{"role": "user", "content": "q"}], "completion": [{"role": "assistant", "content": "a"}]}
+    rows = [{"example_id": 0, **said, "reward": float(n), "answer": "x", "task": "t"} for n in range(3)]
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    (tmp_path / "metadata.json").write_text(json.dumps({"env_id": "w", "model": "m", "num_examples": 1}))
+    ts = xc.read_traces(tmp_path)
+    reasons = xc.compile(ts).rejected["agentic_rl_rollout"]["reject_reasons"].explode().unique().to_list()
+    assert reasons == ["scale_unknown"]
+    assert xc.compile(xc.read_traces(tmp_path, score_scale=(0, 2))).rows["grpo_rollout_group"].height == 1
