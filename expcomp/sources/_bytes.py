@@ -9,11 +9,17 @@ import zlib
 from pathlib import Path
 from typing import IO, cast
 
+from expcomp.sources._archive import ArchivePath
+
 HEAD = 64 * 1024
-_LEAST = HEAD
+_LEAST = HEAD + 1
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+
+Place = Path | ArchivePath | str
+"""A file or folder: a path, one inside an archive, or the text of a path, which costs least where there are thousands."""
 
 
 class UnreadableError(Exception):
@@ -25,7 +31,7 @@ class UnreadableError(Exception):
         self.detail = detail
 
 
-def read_head(path: Path) -> bytes:
+def read_head(path: Place) -> bytes:
     """The first decompressed bytes of a file, enough to tell its format.
 
     Raises:
@@ -34,7 +40,7 @@ def read_head(path: Path) -> bytes:
     return _read(path, HEAD, whole=False)[0]
 
 
-def read_bytes(path: Path, limit: int) -> tuple[bytes, bytes]:
+def read_bytes(path: Place, limit: int) -> tuple[bytes, bytes]:
     """Decompressed bytes and the bytes on disk, both at most `limit` long.
 
     Raises:
@@ -43,41 +49,56 @@ def read_bytes(path: Path, limit: int) -> tuple[bytes, bytes]:
     return _read(path, limit, whole=True)
 
 
-def _read(path: Path, limit: int, *, whole: bool) -> tuple[bytes, bytes]:
+def _read(path: Place, limit: int, *, whole: bool) -> tuple[bytes, bytes]:
     try:
-        with path.open("rb") as handle:
-            # Not limit + 1 at once: a buffer of that size would be set up for every small file.
-            size = min(limit, max(_LEAST, os.fstat(handle.fileno()).st_size)) if _on_disk(path) else _LEAST
-            raw = handle.read(size + 1)
-            while whole and size < len(raw) <= limit:
-                size = min(limit, 8 * size)
-                raw += handle.read(size + 1 - len(raw))
+        raw = _on_disk(path, limit + 1) if not isinstance(path, ArchivePath) else _in_archive(path, limit + 1)
     except OSError as error:
         raise UnreadableError("unreadable", f"cannot read the file: {error.strerror}") from error
     if whole and len(raw) > limit:
         raise UnreadableError("too_large", f"the file is longer than the limit of {limit} bytes")
+    if raw[:2] != _GZIP and raw[:4] != _ZSTD:
+        return (raw if len(raw) <= limit else raw[:limit]), raw
     try:
         data = _inflate(raw, limit)
     except (EOFError, OSError, zlib.error) as error:
         raise UnreadableError("bad_archive", f"cannot decompress the file: {error}") from error
     if whole and len(data) > limit:
         raise UnreadableError("too_large", f"the decompressed file is longer than the limit of {limit} bytes")
-    return data[: limit if whole else HEAD], raw
+    return data[:limit], raw
 
 
-def _on_disk(path: object) -> bool:
-    """A member of an archive has no file descriptor."""
-    return isinstance(path, Path)
+def _on_disk(path: Path | str, most: int) -> bytes:
+    """At most `most` first bytes; without a file object, which costs more than reading a small file does."""
+    handle = os.open(path, _READ)
+    try:
+        size = os.fstat(handle).st_size
+        raw = chunk = os.read(handle, min(most, max(_LEAST, size + 1)))
+        # A file that grows, a device or a pipe has more, or less, than its size says.
+        while chunk and len(raw) < most and len(raw) != size:
+            chunk = os.read(handle, min(most - len(raw), max(_LEAST, size)))
+            raw += chunk
+    finally:
+        os.close(handle)
+    return raw
+
+
+def _in_archive(path: ArchivePath, most: int) -> bytes:
+    """The same of a member of an archive, which has no file descriptor and tells its size only as it pleases."""
+    with path.open() as handle:
+        size = min(most, _LEAST)
+        raw = handle.read(size)
+        while size == len(raw) < most:
+            size = min(most, 8 * size)
+            raw += handle.read(size - len(raw))
+    return raw
 
 
 def _inflate(raw: bytes, limit: int) -> bytes:
     if raw.startswith(_GZIP):
         return _take(cast("IO[bytes]", gzip.GzipFile(fileobj=io.BytesIO(raw))), limit)
-    if raw.startswith(_ZSTD):
-        import pyarrow as pa
+    import pyarrow as pa
 
-        return _take(cast("IO[bytes]", pa.CompressedInputStream(pa.BufferReader(raw), "zstd")), limit)
-    return raw
+    return _take(cast("IO[bytes]", pa.CompressedInputStream(pa.BufferReader(raw), "zstd")), limit)
 
 
 def _take(stream: IO[bytes], limit: int) -> bytes:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from expcomp.sources._contract import ReadOptions
 from expcomp.sources.errors_map import class_in_traceback, classify
+from expcomp.sources.harbor._files import wanted
 from expcomp.sources.load import read_frames
 from expcomp.tables.core import CORE
 
@@ -276,6 +278,53 @@ def test_native_sessions_and_links_are_left_alone(tmp_path):
     assert frames["attempts"].height == 1
     assert "not_recognised" not in codes(frames)
     assert "link.txt" not in frames["artifacts"]["name"].to_list()
+
+
+def test_only_the_folders_that_are_read_are_listed(tmp_path):
+    folder = trial(job(tmp_path), "t__a")
+    names = [
+        "agent/a.log", "agent/a.bin", "agent/setup/b.log", "agent/trajectory.summary.json", "artifacts/manifest.json",
+        "artifacts/deep/out.txt", "config.json", "other/x.txt", "steps/one/agent/c.txt", "steps/one/artifacts/manifest.json",
+        "steps/one/artifacts/y", "steps/one/result.json", "steps/one/verifier/deep/z", "trial.log", "verifier/ctrf.json",
+    ]  # fmt: skip
+    for name in names:
+        write(folder / name, b"{}")
+    kept = [
+        "agent/a.log", "agent/trajectory.json", "agent/trajectory.summary.json", "artifacts/deep/out.txt", "result.json",
+        "steps/one/agent/c.txt", "steps/one/artifacts/y", "steps/one/verifier/deep/z", "trial.log", "verifier/ctrf.json",
+        "verifier/reward.json",
+    ]  # fmt: skip
+    assert [ref for ref, _ in wanted(str(folder))] == kept
+    assert {path for _, path in wanted(str(folder))} == {str(folder / ref) for ref in kept}
+
+
+def test_a_folder_that_cannot_be_listed_costs_its_files(tmp_path, monkeypatch):
+    folder = trial(job(tmp_path), "t__a")
+
+    def refuse(_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("expcomp.sources.harbor._trial.wanted", refuse)
+    frames = read_frames([folder])
+    assert one(frames)["score"] == 1
+    assert "unreadable" in codes(frames)
+
+
+def test_a_job_and_a_task_in_an_archive_read_as_their_folders(tmp_path):
+    folder = job(tmp_path, total=2)
+    trial(folder, "t__a")
+    trial(folder, "t__b", start=3)
+    write(tmp_path / "jobs" / "set" / "t" / "task.toml", b'[metadata]\ncategory = "c"')
+    write(tmp_path / "jobs" / "set" / "t" / "instruction.md", b"count")
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as packed:
+        for path in sorted((tmp_path / "jobs").rglob("*")):
+            packed.write(path, path.relative_to(tmp_path / "jobs"))
+    inside, outside = read_frames([tmp_path / "packed.zip"]), read_frames([tmp_path / "jobs"])
+    for name in ("attempts", "grades", "tasks", "artifacts"):
+        assert inside[name].height == outside[name].height > 0 or name == "artifacts", name
+    for name in ("content", "source", "started_at", "input_tokens"):
+        assert inside["steps"][name].to_list() == outside["steps"][name].to_list()
+    assert inside["tasks"]["domain"].to_list() == outside["tasks"]["domain"].to_list()
 
 
 def test_oracle_has_no_transcript(tmp_path):

@@ -6,18 +6,22 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from expcomp.sources._chat import CallLog, Note, Row, Transcript, call, flat, observation
+from expcomp.sources._chat import CallLog, Note, Row, Transcript, flat, observation
 from expcomp.sources._dialogue import USAGE
 from expcomp.sources._harness import injected
 from expcomp.sources._json import dump_json
 from expcomp.sources._values import amount, count, items, moment, obj, small, text, whole
+from expcomp.sources.atif._parts import read_call, read_metrics
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from expcomp.sources._look import Look
 
 _VERSION = re.compile(rb'"schema_version"\s*:\s*"ATIF-')
 _SUMMARY = re.compile(r"summari[sz]|compact|condens", re.IGNORECASE)
-_SOURCES = {"agent": "assistant", "user": "user", "system": "system"}
+_SUMMARISED = re.compile(r"context (was )?(summari[sz]|compact|condens)", re.IGNORECASE)
+_ROLES = {"agent": "assistant", "user": "user", "system": "system"}
 
 
 @dataclass(slots=True)
@@ -29,8 +33,8 @@ class Trajectory:
     has_compaction: bool = False
     usage: Row = field(default_factory=dict)
     summed: bool = False
-    started_at: Any = None
-    ended_at: Any = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
     naive: bool = False
 
 
@@ -43,11 +47,12 @@ def is_atif(look: Look) -> bool:
     return {"agent", "steps"} <= look.keys and b'"source"' in look.head and b'"name"' in look.head
 
 
-def read_trajectory(doc: Row, *, trainable: bool = True, relation: str = "root") -> Trajectory:
-    """Steps and messages in the order of the document; a step is a row, whoever acted."""
+def read_trajectory(doc: Row, ident: str, *, trainable: bool = True, relation: str = "root") -> Trajectory:
+    """Steps and messages of the attempt `ident` in the order of the document; a step is a row, whoever acted."""
     out = Trajectory()
     log = CallLog(out.transcript.notes)
-    reader = _Reader(out, log, obj(doc.get("agent")), trainable, relation)
+    model = text(obj(doc.get("agent")).get("model_name"))
+    reader = _Reader(out, log, ident, model, trainable, relation)
     raw = doc.get("steps")
     if not isinstance(raw, list) or not raw:
         out.transcript.notes.append(Note("no_steps", "expected steps[] with at least one step; read as empty"))
@@ -61,7 +66,7 @@ def read_trajectory(doc: Row, *, trainable: bool = True, relation: str = "root")
     if reader.loose:
         detail = f"{reader.loose} results stand on turns without a call; kept with their step"
         out.transcript.notes.append(Note("result_without_call", detail, "info"))
-    _sum(out, obj(doc.get("final_metrics")))
+    _sum(out, reader.counted, obj(doc.get("final_metrics")))
     return out
 
 
@@ -71,7 +76,8 @@ class _Reader:
 
     out: Trajectory
     log: CallLog
-    agent: Row
+    ident: str
+    model: str | None
     trainable: bool
     relation: str
     context: int = 0
@@ -80,6 +86,8 @@ class _Reader:
     humans: int = 0
     summary_next: bool = False
     new_context: bool = False
+    counted: list[Row] = field(default_factory=list)
+    """Steps whose usage counts: of the agent, and not copied."""
 
     def step(self, pos: int, entry: Row) -> None:
         """Read one step."""
@@ -87,51 +95,73 @@ class _Reader:
             # A marker that nothing follows opens no context: the model never saw it.
             self.context, self.new_context, self.summary_next = self.context + 1, False, True
             self.out.has_compaction = True
-        source = entry.get("source")
-        role = _SOURCES.get(source if isinstance(source, str) else "")
-        if role is None:
-            note = Note("unknown_source", f"step {pos} has source {source!r}; kept as a system step", pos=pos)
-            self.out.transcript.notes.append(note)
-            role = "system"
-        copied = entry.get("is_copied_context") is True
-        content, parts = flat(entry.get("message"))
+        get = entry.get
+        role = self._role(pos, get("source"))
+        copied = get("is_copied_context") is True
+        message = get("message")
+        content, parts = (message, None) if isinstance(message, str) else flat(message)
         origin = self._origin(role, content, copied=copied)
-        stamp, naive = moment(entry.get("timestamp"))
-        self.out.naive = self.out.naive or naive
-        if stamp is not None and not copied:
-            self.out.started_at = min(self.out.started_at or stamp, stamp)
-            self.out.ended_at = max(self.out.ended_at or stamp, stamp)
+        stamp = self._stamp(get("timestamp"), copied=copied)
         if role == "user" and origin != "harness":
             self.turn += 1
-        calls = [_call(c, obj(entry.get("extra"))) for c in items(entry.get("tool_calls"))]
-        by_model = role == "assistant" and entry.get("llm_call_count") != 0
+        extra = obj(get("extra"))
+        calls = [read_call(c, extra) for c in items(get("tool_calls"))]
+        by_agent = role == "assistant"
+        by_model = by_agent and get("llm_call_count") != 0
+        reasoning = text(get("reasoning_content"))
         row: Row = {
+            "attempt_id": self.ident,
             "step_index": pos,
-            "source": {"assistant": "agent"}.get(role, "system" if origin == "harness" else role),
-            "model": (text(entry.get("model_name")) or text(self.agent.get("model_name"))) if by_model else None,
+            "source": "agent" if by_agent else "system" if origin == "harness" else role,
+            "model": (text(get("model_name")) or self.model) if by_model else None,
             "started_at": stamp,
             "content": content,
-            "reasoning": text(entry.get("reasoning_content")),
+            "reasoning": reasoning,
             "tool_calls": calls,
             "observations": [],
             "context_id": self.context,
             "is_copied_context": copied,
             "trainable": self.trainable and by_model and not copied,
-            "step_number": whole(entry.get("step_id")),
+            "step_number": whole(get("step_id")),
             "turn": max(self.turn, 0),
-            "llm_call_id": text(obj(entry.get("extra")).get("api_call_id")),
+            "llm_call_id": text(extra.get("api_call_id")),
         }
-        if role == "assistant" and not copied:
-            row |= _usage(obj(entry.get("metrics")))
+        if by_agent and not copied:
+            if isinstance(metrics := get("metrics"), dict):
+                read_metrics(metrics, row)
+            self.counted.append(row)
         self.out.transcript.steps.append(row)
-        self._message(row, role, origin, content, parts, tool_calls=calls, reasoning=row["reasoning"])
-        self.log.add(row)
-        for result in items(obj(entry.get("observation")).get("results")):
+        said = self._message(row, role, origin, content, parts)
+        said["tool_calls"], said["reasoning"] = calls, reasoning
+        if calls:
+            self.log.add(row)
+        results = items(obj(get("observation")).get("results"))
+        for result in results:
             self._result(row, obj(result))
-        if role == "assistant":
+        if by_agent:
             self.summary_next = False
-        if role == "system" and self._is_summary(entry, content):
+        elif role == "system" and _is_summary(results, content or ""):
             self.new_context = True
+
+    def _role(self, pos: int, source: Any) -> str:
+        role = _ROLES.get(source) if isinstance(source, str) else None
+        if role is None:
+            note = Note("unknown_source", f"step {pos} has source {source!r}; kept as a system step", pos=pos)
+            self.out.transcript.notes.append(note)
+        return role or "system"
+
+    def _stamp(self, raw: Any, *, copied: bool) -> datetime | None:
+        """The time of a step; those of steps that are not copied bound the run."""
+        stamp, naive = moment(raw)
+        out = self.out
+        if naive:
+            out.naive = True
+        if stamp is not None and not copied:
+            if out.started_at is None or stamp < out.started_at:
+                out.started_at = stamp
+            if out.ended_at is None or stamp > out.ended_at:
+                out.ended_at = stamp
+        return stamp
 
     def _origin(self, role: str, content: str | None, *, copied: bool) -> str:
         if role != "user":
@@ -143,88 +173,62 @@ class _Reader:
             return "summary"
         return "harness" if self.relation == "summariser" and not copied else "human"
 
-    def _is_summary(self, entry: Row, content: str | None) -> bool:
-        refs = [
-            dump_json(r)
-            for o in items(obj(entry.get("observation")).get("results"))
-            for r in items(obj(o).get("subagent_trajectory_ref"))
-        ]
-        if refs:
-            return any(_SUMMARY.search(r) for r in refs) or bool(_SUMMARY.search(content or ""))
-        return bool(re.search(r"context (was )?(summari[sz]|compact|condens)", content or "", re.IGNORECASE))
-
     def _result(self, row: Row, result: Row) -> None:
-        owners = row["tool_calls"]
+        native = text(result.get("source_call_id"))
         self.out.refs += [
-            {"step_index": row["step_index"], "call_id": text(result.get("source_call_id")), **r}
+            {"step_index": row["step_index"], "call_id": native, **r}
             for r in items(result.get("subagent_trajectory_ref"))
             if isinstance(r, dict)
         ]
-        if result.get("content") is None:
+        raw = result.get("content")
+        if raw is None:
             return
-        content, parts = flat(result.get("content"))
-        native, extra = text(result.get("source_call_id")), obj(result.get("extra"))
-        found = self.log.match(native, row) if native is not None or owners else None
+        content, parts = flat(raw)
+        extra = obj(result.get("extra"))
+        found = self.log.match(native, row) if native is not None or row["tool_calls"] else None
         self.loose += found is None and native is None
         step, answered = found or (row, None)
         call_id = native if native is not None else answered["id"] if answered else None
-        flags = {"is_error": extra["is_error"]} if isinstance(extra.get("is_error"), bool) else {}
-        seen = observation(call_id, content if content is not None else parts, exit_code=small(extra.get("exit_code")))
-        step["observations"].append(seen | flags)
+        seen = observation(call_id, content if content is not None else parts)
+        if extra:
+            failed = extra.get("is_error")
+            seen["is_error"] = failed if isinstance(failed, bool) else None
+            seen["exit_code"] = small(extra.get("exit_code"))
+        step["observations"].append(seen)
         # Without a call the agent got the text as the next user turn: a chat template has no other place for it.
         role = "tool" if answered or native is not None else "user"
-        name = answered["name"] if answered else None
-        self._message(row, role, "tool", content, parts, tool_call_id=call_id, name=name)
+        said = self._message(row, role, "tool", content, parts)
+        said["tool_call_id"], said["name"] = call_id, answered["name"] if answered else None
 
-    def _message(self, row: Row, role: str, origin: str, content: str | None, parts: str | None, **more: Any) -> None:
+    def _message(self, row: Row, role: str, origin: str, content: str | None, parts: str | None) -> Row:
         messages = self.out.transcript.messages
-        messages.append(
-            {
-                "message_index": len(messages),
-                "role": role,
-                "origin": origin,
-                "content": content,
-                "parts": parts,
-                "step_index": row["step_index"],
-                "context_id": self.context,
-                "branch": 0,
-                "timestamp": row["started_at"],
-                **more,
-            }
-        )
+        said: Row = {
+            "attempt_id": self.ident,
+            "message_index": len(messages),
+            "role": role,
+            "origin": origin,
+            "content": content,
+            "step_index": row["step_index"],
+            "context_id": self.context,
+            "branch": 0,
+            "timestamp": row["started_at"],
+        }
+        if parts is not None:
+            said["parts"] = parts
+        messages.append(said)
+        return said
 
 
-def _call(raw: Any, extra: Row) -> Row:
-    entry = obj(raw)
-    call_id = entry.get("tool_call_id")
-    detail = obj(obj(extra.get("tool_call_details")).get(call_id)) if isinstance(call_id, str) else {}
-    # Adapters that parse the arguments keep the model's own text beside them; that text is what was written.
-    written = text(detail.get("raw_arguments"))
-    kind = "custom" if detail.get("item_type") == "custom_tool_call" else "function"
-    arguments = entry.get("arguments") if written is None or kind == "custom" else written
-    return call(call_id, entry.get("function_name"), arguments, kind)
+def _is_summary(results: list[Any], content: str) -> bool:
+    """Whether a system step tells that the context was summarised: by the trajectory that it refers to, else in words."""
+    refs = [dump_json(r) for o in results for r in items(obj(o).get("subagent_trajectory_ref"))]
+    if refs:
+        return any(_SUMMARY.search(r) for r in refs) or _SUMMARY.search(content) is not None
+    # Most system steps are long and say nothing of the kind.
+    return "context " in content.lower() and _SUMMARISED.search(content) is not None
 
 
-def _usage(metrics: Row) -> Row:
-    extra = obj(metrics.get("extra"))
-    row: Row = {
-        "input_tokens": count(metrics.get("prompt_tokens")),
-        "cached_input_tokens": count(metrics.get("cached_tokens")),
-        "cache_write_tokens": count(extra.get("cache_write_input_tokens")),
-        "output_tokens": count(metrics.get("completion_tokens")),
-        "reasoning_tokens": count(extra.get("reasoning_output_tokens")),
-        "cost_usd": amount(metrics.get("cost_usd")),
-    }
-    for name in ("prompt_token_ids", "completion_token_ids"):
-        ids = [small(n) for n in items(metrics.get(name))]
-        row[name] = ids if ids and all(n is not None for n in ids) else None
-    probs = items(metrics.get("logprobs"))
-    numbers = all(isinstance(p, int | float) and not isinstance(p, bool) for p in probs)
-    row["logprobs"] = [float(p) for p in probs] if probs and numbers else None
-    return row
-
-
-def _sum(out: Trajectory, final: Row) -> None:
+def _sum(out: Trajectory, counted: list[Row], final: Row) -> None:
     """Sum the usage of the steps that are not copied; the header counts only where no step carries any (R3, R15)."""
     header = {
         "input_tokens": count(final.get("total_prompt_tokens")),
@@ -232,10 +236,9 @@ def _sum(out: Trajectory, final: Row) -> None:
         "output_tokens": count(final.get("total_completion_tokens")),
         "cost_usd": amount(final.get("total_cost_usd")),
     }
-    steps = out.transcript.agent_steps()
     sums: Row = {}
     for name in USAGE:
-        values = [s[name] for s in steps if s.get(name) is not None]
+        values = [step[name] for step in counted if name in step]
         sums[name] = sum(values) if values else None
     out.summed = any(v is not None for v in sums.values())
     out.usage = sums if out.summed else {name: header.get(name) for name in USAGE}

@@ -79,15 +79,17 @@ def _documents(batch: Batch, unit: Unit, options: ReadOptions) -> Iterator[Docum
 
 
 def _flatten(unit: Unit, doc: dict[str, Any], digest: str, parent: Document | None, place: str) -> Iterator[Document]:
-    relation = first_relation(doc, embedded=parent is not None)
-    trajectory = read_trajectory(doc, trainable=relation != "summariser", relation=relation)
-    document = Document(
-        unit, doc, attempt_id("atif", unit.package_id, place), digest, relation, trajectory, embedded_in=parent
-    )
+    relation, ident = first_relation(doc, embedded=parent is not None), attempt_id("atif", unit.package_id, place)
+    trajectory = read_trajectory(doc, ident, trainable=relation != "summariser", relation=relation)
+    document = Document(unit, doc, ident, digest, relation, trajectory, embedded_in=parent)
     yield document
-    for pos, inner in enumerate(items(doc.get("subagent_trajectories"))):
-        if isinstance(inner, dict):
+    embedded = doc.get("subagent_trajectories")
+    for pos, inner in enumerate(embedded if isinstance(embedded, list) else [] if embedded is None else [embedded]):
+        if isinstance(inner, dict) and isinstance(embedded, list):
             yield from _flatten(unit, inner, digest, document, f"{place}/{pos}")
+        else:
+            detail = f"subagent_trajectories holds {type(inner).__name__}, expected a list of trajectories; left out"
+            trajectory.transcript.notes.append(Note("bad_transcript", detail, pos=pos))
 
 
 def _diagnose(batch: Batch, document: Document, note: Note) -> None:
@@ -113,9 +115,8 @@ def _add(batch: Batch, document: Document, options: ReadOptions) -> None:
         transcript.notes.append(Note("naive_time", "times without a zone were read as UTC", "info"))
     for note in transcript.notes:
         _diagnose(batch, document, note)
-    for table, found in (("steps", transcript.steps), ("messages", transcript.messages)):
-        for row in found:
-            batch.add(table, attempt_id=document.attempt_id, **row)
+    batch.rows["steps"] += transcript.steps
+    batch.rows["messages"] += transcript.messages
     agent = obj(doc.get("agent"))
     identity = agent_columns(agent, options.arm)
     parent = document.parent
@@ -134,7 +135,7 @@ def _add(batch: Batch, document: Document, options: ReadOptions) -> None:
         status="unknown",
         started_at=start,
         ended_at=end,
-        duration_s=(end - start).total_seconds() if start is not None else None,
+        duration_s=(end - start).total_seconds() if start is not None and end is not None else None,
         **usage,
         usage_basis=basis(usage, summed=document.trajectory.summed),
         **transcript.counts(),

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from expcomp.sources._contract import Batch, ReadOptions
     from expcomp.sources.harbor._trial import Trial
 
-_PARAMS = (
-    "timeout_multiplier",
-    "agent_timeout_multiplier",
-    "verifier_timeout_multiplier",
-    "agent_setup_timeout_multiplier",
-    "environment_build_timeout_multiplier",
+_PARAMS = frozenset(
+    {
+        "timeout_multiplier",
+        "agent_timeout_multiplier",
+        "verifier_timeout_multiplier",
+        "agent_setup_timeout_multiplier",
+        "environment_build_timeout_multiplier",
+    }
 )
 _KEPT = (
     "id",
@@ -53,7 +55,7 @@ def task_name(result: Row) -> tuple[str, str, str | None]:
 def run_id(trial: Trial) -> str | None:
     """The job folder if the load shows it, else the name or id that the trial itself gives."""
     parts = trial.unit.package_id.split("/")
-    if len(parts) > 1 and not trial.unit.path.is_file():
+    if len(parts) > 1 and not trial.alone:
         return parts[-2]
     config = obj(trial.result.get("config"))
     folder = (text(config.get("trials_dir")) or "").replace("\\", "/").rstrip("/").rpartition("/")[2]
@@ -63,15 +65,17 @@ def run_id(trial: Trial) -> str | None:
 def exception(result: Row) -> Row:
     """The exception of a trial: its own, else the first of its steps."""
     own = obj(result.get("exception_info"))
+    if own or not result.get("step_results"):
+        return own
     steps = [obj(obj(s).get("exception_info")) for s in items(result.get("step_results"))]
-    return next((e for e in [own, *steps] if e), {})
+    return next((e for e in steps if e), {})
 
 
 def attempt(batch: Batch, trial: Trial, options: ReadOptions) -> Row:
     """Add grades and diagnostics of a trial; give its attempt."""
     result = trial.result
     error = exception(result)
-    error_type, score = text(error.get("exception_type")), _grades(batch, trial, options)
+    error_type, score = text(error.get("exception_type")), _grades(batch, trial, options, error)
     if error and not obj(result.get("exception_info")):
         detail = f"{error_type} stands in step_results only; the trial itself gives no exception"
         trial.diagnose(batch, "step_exception", detail, severity="info")
@@ -149,12 +153,12 @@ def _void(result: Row, by_class: bool, score: Score) -> str | None:  # noqa: FBT
     return "infrastructure" if by_class else None
 
 
-def _grades(batch: Batch, trial: Trial, options: ReadOptions) -> Score:
+def _grades(batch: Batch, trial: Trial, options: ReadOptions, error: Row) -> Score:
     """Add a grade for each reward key and each test; give the primary score."""
     result = trial.result
     rewards = obj(obj(result.get("verifier_result")).get("rewards"))
-    kind = options.rules.error(text(exception(result).get("exception_type")), graded=bool(rewards))
-    by_class = kind.voids_reward and bool(exception(result))
+    kind = options.rules.error(text(error.get("exception_type")), graded=bool(rewards))
+    by_class = kind.voids_reward and bool(error)
     primary = "reward" if "reward" in rewards else next(iter(rewards)) if len(rewards) == 1 else None
     chosen = score_of(None, None, verdict=False)
     for key, raw in rewards.items():
@@ -166,7 +170,7 @@ def _grades(batch: Batch, trial: Trial, options: ReadOptions) -> Score:
     if rewards and primary is None:
         detail = f"no key 'reward' among {', '.join(sorted(rewards))}; the trial has no primary score"
         trial.diagnose(batch, "missing_reward_key", detail)
-    elif not rewards and not exception(result):
+    elif not rewards and not error:
         trial.diagnose(batch, "not_graded", "the trial has neither a reward nor an exception")
     if not rewards and any(r.rpartition("/")[2] in ("reward.json", "reward.txt") for r in trial.refs):
         detail = "a reward file is there but the result holds no reward; the result decides"
@@ -264,13 +268,14 @@ def _usage(trial: Trial) -> tuple[Row, bool]:
 def _params(config: Row) -> str | None:
     agent = obj(config.get("agent")) or obj(next(iter(items(config.get("agents"))), None))
     params = {k: v for k, v in config.items() if k in _PARAMS and v not in (None, 1.0)}
-    params |= {k: v for k, v in agent.items() if v not in (None, [], {}, False) and k not in ("name", "import_path")}
+    # An empty text is a setting; null, false, 0 and empty lists and objects are what nobody set.
+    params |= {k: v for k, v in agent.items() if (v or v == "") and k not in ("name", "import_path")}
     kept = redact(params)
     return dump_json(kept) if kept else None
 
 
 def _metadata(result: Row, tools: Any) -> Row:
-    out = {k: redact(result[k]) for k in _KEPT if result.get(k) is not None}
+    out = {k: redact(v) for k in _KEPT if (v := result.get(k)) is not None}
     for step in items(out.get("step_results")):
         obj(step).pop("exception_info", None)
     said = obj(result.get("agent_result"))

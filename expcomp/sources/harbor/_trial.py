@@ -11,19 +11,18 @@ from expcomp.sources._bytes import UnreadableError, read_bytes
 from expcomp.sources._chat import Row, Transcript
 from expcomp.sources._dialogue import USAGE
 from expcomp.sources._json import load_json
-from expcomp.sources._units import add_evidence, entries
+from expcomp.sources._units import add_evidence, place
 from expcomp.sources._values import items, obj, text
 from expcomp.sources.atif._read import Trajectory, read_trajectory
+from expcomp.sources.harbor._files import LOGS, RESULT, wanted
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from expcomp.sources._bytes import Place
     from expcomp.sources._contract import Batch, ReadOptions, Unit
 
-RESULT = "result.json"
 TRAJECTORY = "agent/trajectory.json"
 _GRADERS = ("verifier/reward.json", "verifier/reward.txt", "verifier/reward-details.json", "verifier/ctrf.json")
-_LOGS = {".log": "log", ".txt": "log", ".cast": "recording", ".patch": "patch", ".diff": "patch", ".png": "image"}
+_REWARDS = ("/reward.json", "/reward.txt")
 # Agents of Harbor that are no model.
 SCRIPTED = frozenset({"oracle", "nop"})
 
@@ -40,6 +39,10 @@ class Trial:
     transcript: Transcript = field(default_factory=Transcript)
     trajectories: list[tuple[str, Row, Trajectory]] = field(default_factory=list)
     ctrf: list[tuple[str, Row]] = field(default_factory=list)
+    size: int = 0
+    """Bytes of the result, as they lie on disk."""
+    reward: str | None = None
+    """The one file beside the result that holds the reward."""
     alone: bool = False
     """Whether the unit is a result file and not a folder."""
 
@@ -60,8 +63,7 @@ class Trial:
 
     def reward_ref(self) -> str:
         """The file that holds the reward."""
-        written = [r for r in self.refs if posixpath.basename(r) in ("reward.json", "reward.txt")]
-        return written[0] if len(written) == 1 else self.result_ref()
+        return self.reward or self.result_ref()
 
     def result_ref(self) -> str:
         """The result, as a ref: a unit that is a file is its own ref."""
@@ -69,6 +71,8 @@ class Trial:
 
     def usage(self) -> Row:
         """Sums over the steps of all trajectories."""
+        if len(self.trajectories) == 1:
+            return self.trajectories[0][2].usage
         out: Row = {}
         for name in USAGE:
             values = [t.usage[name] for _, _, t in self.trajectories if t.usage.get(name) is not None]
@@ -87,28 +91,19 @@ def fill(batch: Batch, trial: Trial, options: ReadOptions) -> None:
             batch, trial.unit.package_id, trial.result_ref(), "grader", size=trial.unit.size, digest=trial.digest
         )
         return
-    found = {ref: path for ref, path in _files(trial.unit.path, "") if _is_wanted(ref)}
+    try:
+        found = dict(wanted(place(trial.unit.path)))
+    except OSError as error:
+        trial.diagnose(batch, "unreadable", f"cannot list the folder: {error.strerror}", severity="error")
+        return
     bases = ["", *(f"steps/{s}/" for s in _step_names(trial, found))]
     graders = {base + ref for base in bases for ref in _GRADERS}
     traces = {base + TRAJECTORY for base in bases}
     trial.refs = [r for r in found if r in graders or r in traces]
-    primary = trial.reward_ref()
+    written = [r for r in trial.refs if r.endswith(_REWARDS)]
+    trial.reward = written[0] if len(written) == 1 else None
     for ref, path in found.items():
-        try:
-            data, raw = read_bytes(path, options.max_file_bytes)
-        except UnreadableError as error:
-            trial.diagnose(batch, error.code, error.detail, ref, "error")
-            continue
-        digest = PREFIX + sha256_hex(raw)
-        if ref == RESULT or ref in graders or ref in traces:
-            kind = "trace" if ref in traces else "grader" if ref in graders or ref == primary else "package_file"
-            add_evidence(batch, trial.unit.package_id, ref, kind, size=len(raw), digest=digest)
-        else:
-            _artifact(batch, trial, ref, len(raw), digest)
-        if ref in traces:
-            _trajectory(batch, trial, ref, data)
-        elif posixpath.basename(ref) == "ctrf.json":
-            _report(batch, trial, ref, data)
+        _file(batch, trial, ref, path, options, is_trace=ref in traces, is_grader=ref in graders)
     for ref in found:
         if (
             ref.startswith("agent/trajectory.")
@@ -119,36 +114,32 @@ def fill(batch: Batch, trial: Trial, options: ReadOptions) -> None:
             trial.diagnose(batch, "trajectory_not_read", detail, ref, "info")
 
 
-def _files(folder: Path, prefix: str) -> list[tuple[str, Path]]:
-    """Regular files below a folder in stable order; symlinks are never followed."""
-    out: list[tuple[str, Path]] = []
-    for name, kind in entries(folder):
-        if kind == "folder":
-            out += _files(folder / name, f"{prefix}{name}/")
-        elif kind == "file":
-            out.append((prefix + name, folder / name))
-    return out
+def _file(
+    batch: Batch, trial: Trial, ref: str, path: Place, options: ReadOptions, *, is_trace: bool, is_grader: bool
+) -> None:
+    """One file of a trial: what it is goes to evidence or artifacts, what it says to the trial."""
+    if ref == RESULT:
+        # It was read to get here.
+        kind = "package_file" if trial.reward else "grader"
+        add_evidence(batch, trial.unit.package_id, ref, kind, size=trial.size, digest=trial.digest)
+        return
+    try:
+        data, raw = read_bytes(path, options.max_file_bytes)
+    except UnreadableError as error:
+        trial.diagnose(batch, error.code, error.detail, ref, "error")
+        return
+    digest = PREFIX + sha256_hex(raw)
+    if is_trace or is_grader:
+        add_evidence(batch, trial.unit.package_id, ref, "trace" if is_trace else "grader", size=len(raw), digest=digest)
+    else:
+        _artifact(batch, trial, ref, len(raw), digest)
+    if is_trace:
+        _trajectory(batch, trial, ref, data)
+    elif ref.rpartition("/")[2] == "ctrf.json":
+        _report(batch, trial, ref, data)
 
 
-def _is_wanted(ref: str) -> bool:
-    """Whether a file is read at all: native sessions and set-up files inside a trial are not."""
-    parts = ref.split("/")
-    where = parts[2:] if parts[0] == "steps" and len(parts) > 3 else parts
-    name = where[-1]
-    if ref in (RESULT, "exception.txt", "trial.log"):
-        return True
-    if where[0] == "artifacts":
-        return name != "manifest.json"
-    if where[0] == "verifier":
-        return True
-    return (
-        where[0] == "agent"
-        and len(where) == 2
-        and ("." + name.rpartition(".")[2] in _LOGS or name.startswith("trajectory"))
-    )
-
-
-def _step_names(trial: Trial, found: dict[str, Path]) -> list[str]:
+def _step_names(trial: Trial, found: dict[str, Place]) -> list[str]:
     named = [text(s.get("step_name")) or text(s.get("name")) for s in trial.step_results()]
     on_disk = [ref.split("/")[1] for ref in found if ref.startswith("steps/") and ref.count("/") > 1]
     return list(dict.fromkeys([n for n in named if n] + on_disk))
@@ -156,14 +147,14 @@ def _step_names(trial: Trial, found: dict[str, Path]) -> list[str]:
 
 def _artifact(batch: Batch, trial: Trial, ref: str, size: int, digest: str) -> None:
     suffix = posixpath.splitext(ref)[1].lower()
-    kind = "test_report" if "verifier/" in ref else _LOGS.get(suffix, "file")
+    kind = "test_report" if "verifier/" in ref else LOGS.get(suffix, "file")
     if "artifacts/" in ref and kind == "log":
         kind = "file"
     batch.add(
         "artifacts",
         attempt_id=trial.attempt_id,
         kind=kind,
-        name=posixpath.basename(ref),
+        name=ref.rpartition("/")[2],
         uri=ref,
         bytes=size,
         digest=digest,
@@ -214,8 +205,13 @@ def _report(batch: Batch, trial: Trial, ref: str, data: bytes) -> None:
 def _append(trial: Trial, ref: str, doc: Row, relation: str = "root") -> None:
     """Put the steps of a document behind those of the trial; every document is a context of its own."""
     scripted = text(obj(trial.result.get("agent_info")).get("name")) in SCRIPTED
-    part = read_trajectory(doc, trainable=not scripted, relation=relation)
+    part = read_trajectory(doc, trial.attempt_id, trainable=not scripted, relation=relation)
+    trial.trajectories.append((ref, doc, part))
     whole = trial.transcript
+    if not whole.steps and not whole.messages:
+        part.transcript.notes[:0] = whole.notes
+        trial.transcript = part.transcript
+        return
     steps = max((s["step_index"] for s in whole.steps), default=-1) + 1
     messages = len(whole.messages)
     context = max((m["context_id"] for m in whole.messages), default=-1) + 1
@@ -229,4 +225,3 @@ def _append(trial: Trial, ref: str, doc: Row, relation: str = "root") -> None:
     whole.steps += part.transcript.steps
     whole.messages += part.transcript.messages
     whole.notes += part.transcript.notes
-    trial.trajectories.append((ref, doc, part))
