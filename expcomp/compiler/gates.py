@@ -115,7 +115,9 @@ GATES: tuple[Gate, ...] = (
     Gate("label_not_run", "the grader or verifier was not run", _issue("label_not_run")),
     Gate("score_not_finite", "the score is NaN or infinite", _issue("score_not_finite")),
     Gate("score_out_of_scale", "the score lies outside its scale", _issue("score_out_of_scale")),
-    Gate("scale_unknown", "the score has no known scale; --score-scale or expcomp.toml gives it", _issue("scale_unknown")),
+    Gate(
+        "scale_unknown", "the score has no known scale; --score-scale or expcomp.toml gives it", _issue("scale_unknown")
+    ),
     Gate(
         "weak_label",
         "the label is weaker than min_label_strength",

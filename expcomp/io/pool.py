@@ -115,12 +115,15 @@ def _context() -> BaseContext:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Processes started inside run Polars on one thread each."""
+    """Processes started inside run Polars on one thread each, and leave Ctrl-C to the caller from their first moment."""
     before = os.environ.get("POLARS_MAX_THREADS")
     os.environ["POLARS_MAX_THREADS"] = "1"
+    # A blocked signal stays blocked in what is started; here it waits and comes when the block ends.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if before is None:
             del os.environ["POLARS_MAX_THREADS"]
         else:

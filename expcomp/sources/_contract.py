@@ -11,7 +11,7 @@ import polars as pl
 
 from expcomp.errors import UsageError
 from expcomp.io.digest import sha256_hex
-from expcomp.sources._columns import frame_of
+from expcomp.sources._columns import CHUNK, Columns
 from expcomp.sources.rules import Rules
 from expcomp.tables.core import CORE
 
@@ -75,6 +75,10 @@ class ReadOptions:
         if self.tools is not None and not _is_schemas(self.tools):
             msg = f"tools: expected a JSON array of function schemas, found {self.tools[:60]!r}"
             raise UsageError(msg)
+        number = int(self.trial) if isinstance(self.trial, int) or (self.trial or "").isdecimal() else 0  # type: ignore[arg-type]
+        if not 0 <= number < 2**31:
+            msg = f"trial: expected a number from 0 on, or the name of a column, found {self.trial!r}"
+            raise UsageError(msg)
         if self.score_scale is not None and not self.score_scale[0] < self.score_scale[1]:
             msg = f"score_scale: expected (low, high) with low below high, found {self.score_scale}"
             raise UsageError(msg)
@@ -121,6 +125,7 @@ class Batch:
 
     def __init__(self) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._packed: dict[str, Columns] = {}
 
     def add(self, table: str, **row: Any) -> None:
         """Add one row."""
@@ -153,11 +158,27 @@ class Batch:
             detail=detail,
         )
 
+    def pack(self, *tables: str) -> None:
+        """Take apart the rows so far, where there are enough, while they are in the cache.
+
+        For tables whose rows the reader changes no more.
+        """
+        for name in tables:
+            if len(self.rows[name]) >= CHUNK:
+                self._columns(name).add(self.rows.pop(name))
+
     def frames(self) -> Frames:
         """One typed frame for each table of the common model, also the empty ones."""
-        return {name: frame_of(self.rows.get(name, []), table.schema) for name, table in CORE.items()}
+        for name in CORE:
+            self._columns(name).add(self.rows.get(name, []))
+        return {name: self._packed.pop(name).frame() for name in CORE}
+
+    def _columns(self, name: str) -> Columns:
+        if name not in self._packed:
+            self._packed[name] = Columns(CORE[name].schema)
+        return self._packed[name]
 
 
 def attempt_id(*parts: object) -> str:
     """Stable id of an attempt: a digest of what tells it apart (format, unit, task, kind or trial, position)."""
-    return "attempt_" + sha256_hex("\x1f".join(map(str, parts)).encode())[:20]
+    return "attempt_" + sha256_hex("\x1f".join(map(str, parts)).encode("utf-8", "backslashreplace"))[:20]

@@ -114,9 +114,13 @@ class Dialogue:
             self._turn += 1
         own = source == "agent" and origin == "model" and not self.copied
         row = self._step(source, content, at, trainable=own if trainable is None else trainable and not self.copied)
-        row |= {"tool_calls": calls, "reasoning": reasoning} | step
-        written |= {"tool_calls": calls, "reasoning": reasoning, "step_index": row["step_index"]}
-        self._log.add(row)
+        row["tool_calls"] = written["tool_calls"] = calls
+        row["reasoning"] = written["reasoning"] = reasoning
+        if step:
+            row.update(step)
+        written["step_index"] = row["step_index"]
+        if calls:
+            self._log.add(row)
         if source == "agent" or calls:
             self._agent = row
         return row
@@ -152,12 +156,15 @@ class Dialogue:
         known = found[1]["id"] if found and call_id is None else call_id
         if said:
             written = self._message(role, "tool", content, parts, at, message or {})
-            written |= {"tool_call_id": call_id, "name": name}
+            written["tool_call_id"] = call_id
+            written["name"] = name
             if owner is not None:
                 written["step_index"] = owner["step_index"]
         if owner is None:
             return None
-        seen = observation(known, content, **flags)
+        seen = observation(known, content)
+        if flags:
+            seen.update(flags)
         owner["observations"].append(seen)
         return seen
 

@@ -13,6 +13,19 @@ if TYPE_CHECKING:
     from expcomp.sources._chat import Row, Transcript
     from expcomp.sources._contract import Batch, Unit
 
+_STEP = dict.fromkeys(
+    (
+        "attempt_id step_index source content started_at ended_at tool_calls observations context_id is_copied_context trainable turn "
+        "reasoning reasoning_opaque model llm_call_id detail"
+    ).split()
+    + list(USAGE)
+)
+_MESSAGE = dict.fromkeys(
+    "attempt_id message_index role origin content parts context_id branch timestamp native_id tool_calls reasoning step_index "
+    "tool_call_id name".split()
+)
+"""What a `Dialogue` writes: rows with the same keys are taken apart fastest."""
+
 
 def default_arm(name: str | None, version: str | None, model: str | None) -> str | None:
     """`agent@version/model` with the parts that are known; of a model the part after the last slash."""
@@ -63,10 +76,8 @@ def add_attempt(
         uri: File of the diagnostics when it is not the unit.
         **columns: Columns of `attempts` that the format knows; they win over everything set here.
     """
-    for step in transcript.steps:
-        batch.add("steps", attempt_id=ident, **step)
-    for message in transcript.messages:
-        batch.add("messages", attempt_id=ident, **message)
+    batch.rows["steps"] += [{**_STEP, **step, "attempt_id": ident} for step in transcript.steps]
+    batch.rows["messages"] += [{**_MESSAGE, **message, "attempt_id": ident} for message in transcript.messages]
     for note in transcript.notes:
         batch.diagnose(
             note.code,
@@ -92,7 +103,7 @@ def add_attempt(
         "root_attempt_id": ident,
         "relation": "root",
         "is_truncated": False,
-        "has_compaction": any(m.get("context_id") for m in transcript.messages),
+        "has_compaction": "has_compaction" not in columns and any(m.get("context_id") for m in transcript.messages),
         "has_transcript": bool(transcript.messages),
         "has_system_prompt": transcript.has_system_prompt() or bool(columns.get("system_prompt")),
         "has_tools": bool(columns.get("tools")),

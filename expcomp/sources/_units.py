@@ -11,6 +11,7 @@ from expcomp.io.digest import PREFIX, sha256_hex
 from expcomp.sources._archive import ArchivePath
 from expcomp.sources._bytes import Place, UnreadableError, read_bytes
 from expcomp.sources._contract import Batch, Found, Unit
+from expcomp.sources._values import writable
 
 if TYPE_CHECKING:
     from expcomp.sources._json import Problem
@@ -21,7 +22,7 @@ def relative(path: Path, root: Path) -> str:
     whole, above = str(path), str(root)
     if whole[len(above) : len(above) + 1] == "/" and whole.startswith(above):
         return whole[len(above) + 1 :]
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+    return writable(path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name)
 
 
 def place(path: Path | ArchivePath) -> Place:
@@ -97,7 +98,7 @@ def add_evidence(batch: Batch, package_id: str, ref: str, kind: str, *, size: in
 @lru_cache(maxsize=4096)
 def _evidence_id(ref: str) -> str:
     """The same in every package: most refs come again in each."""
-    return "evidence_" + sha256_hex(ref.encode("utf-8", "replace"))[:16]
+    return "evidence_" + sha256_hex(ref.encode("utf-8", "backslashreplace"))[:16]
 
 
 def report(batch: Batch, unit: Unit, problems: list[Problem], source_uri: str | None = None) -> None:

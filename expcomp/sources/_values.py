@@ -30,6 +30,11 @@ def text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def writable(value: str) -> str:
+    """The text with what UTF-8 cannot hold spelled out: names of files may be any bytes."""
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
 def whole(value: Any) -> int | None:
     """The value if it is a whole number that a column can hold, else null."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -183,7 +183,7 @@ def _supplied(attempts: pl.DataFrame, options: ReadOptions) -> pl.DataFrame:
     if options.task_id is not None:
         task = pl.when(own & pl.col("task_id").is_null()).then(pl.lit(options.task_id)).otherwise("task_id")
         attempts = attempts.with_columns(task_id=task)
-    if options.trial is not None and str(options.trial).isdigit():
+    if options.trial is not None and str(options.trial).isdecimal():
         given = own & pl.col("trial").is_null()
         attempts = attempts.with_columns(
             trial=pl.when(given).then(pl.lit(int(options.trial), dtype=pl.Int32)).otherwise("trial"),

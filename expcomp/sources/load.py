@@ -11,6 +11,7 @@ import polars as pl
 
 from expcomp.errors import SourceError, UsageError
 from expcomp.io.progress import Progress
+from expcomp.sources._columns import frame_of
 from expcomp.sources._contract import Batch, Frames, ReadOptions, Unit
 from expcomp.sources.finish import settle_frames
 from expcomp.sources.registry import SOURCES, discover
@@ -19,7 +20,7 @@ from expcomp.sources.traceset import TraceSet
 from expcomp.tables.core import CORE, DIAGNOSTICS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from expcomp.sources._contract import Found
     from expcomp.sources.stream import Plan
@@ -30,7 +31,12 @@ HELD_BYTES = 256 << 20
 """A load up to this size is held by `scan_traces`."""
 
 
-def find(paths: Sequence[PathLike], *, format: str | None = None) -> Found:  # noqa: A002
+def find(
+    paths: Sequence[PathLike],
+    *,
+    format: str | None = None,  # noqa: A002
+    large: Callable[[], None] | None = None,
+) -> Found:
     """Units below the paths, in order.
 
     Raises:
@@ -41,7 +47,7 @@ def find(paths: Sequence[PathLike], *, format: str | None = None) -> Found:  # n
     if missing:
         msg = f"no such file or folder: {', '.join(missing)}"
         raise SourceError(msg)
-    found = discover(given, format=format)
+    found = discover(given, format=format, large=large)
     if not found.units:
         looked = ", ".join(str(p) for p in given)
         msg = (
@@ -76,7 +82,7 @@ def parse_units(units: Sequence[Unit], options: ReadOptions) -> Frames:
 
 def discovery_frame(found: Found) -> pl.DataFrame:
     """Diagnostics of the discovery."""
-    return pl.DataFrame(found.diagnostics, schema=DIAGNOSTICS.schema)
+    return frame_of(found.diagnostics, DIAGNOSTICS.schema)
 
 
 def read_frames(
@@ -108,9 +114,10 @@ def find_plan(
         SourceError: A path that does not exist, or nothing that a format recognises.
         UsageError: An unknown format name.
     """
+    from expcomp.io.pool import prepare
     from expcomp.sources.stream import Plan
 
-    found = find(paths, format=format)
+    found = find(paths, format=format, large=prepare if processes != 1 else None)
     return Plan(tuple(found.units), options or ReadOptions(), discovery_frame(found), processes, progress or Progress())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import stat
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from expcomp.errors import UsageError
@@ -13,9 +14,10 @@ from expcomp.sources._bytes import LFS_POINTER, UnreadableError, read_head
 from expcomp.sources._contract import Found, Source, Unit
 from expcomp.sources._look import Look
 from expcomp.sources._units import relative
+from expcomp.sources._values import writable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 MODULES = (
@@ -30,8 +32,8 @@ MODULES = (
     "swe.swe_bench_report",
     "swe.swe_agent",
     "swe.mini_swe_agent",
-    "claude_code.reader",
     "codex.reader",
+    "claude_code.reader",
     "openhands.reader",
     "verifiers.reader",
     "telemetry.mlflow",
@@ -48,6 +50,9 @@ MODULES = (
 )
 """One module a format, in the order in which they are asked: those that say more of themselves first, plain messages last."""
 
+LARGE_BYTES = 16 << 20
+"""A load above this size is worth worker processes."""
+
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "site-packages"})
 
 
@@ -59,7 +64,12 @@ def _sources() -> dict[str, Source]:
 SOURCES: dict[str, Source] = _sources()
 
 
-def discover(paths: Sequence[Path], *, format: str | None = None) -> Found:  # noqa: A002
+def discover(
+    paths: Sequence[Path],
+    *,
+    format: str | None = None,  # noqa: A002
+    large: Callable[[], None] | None = None,
+) -> Found:
     """Units of the files and folders given, and a diagnostic for everything that is none.
 
     Folders are walked in the order of names. A folder that a format claims belongs to it as a whole; other files are
@@ -70,6 +80,7 @@ def discover(paths: Sequence[Path], *, format: str | None = None) -> Found:  # n
     Args:
         paths: Files and folders.
         format: Name of a format that everything is read as.
+        large: Called once, as soon as what was found is more than `LARGE_BYTES`.
 
     Raises:
         UsageError: No such format.
@@ -77,7 +88,8 @@ def discover(paths: Sequence[Path], *, format: str | None = None) -> Found:  # n
     if format is not None and format not in SOURCES:
         msg = f"no format '{format}'; there are {', '.join(SOURCES)}"
         raise UsageError(msg)
-    walk = _Walk([SOURCES[format]] if format is not None else list(SOURCES.values()), forced=format is not None)
+    sources = [SOURCES[format]] if format is not None else list(SOURCES.values())
+    walk = _Walk(sources, forced=format is not None, large=large)
     given = list(dict.fromkeys(path.absolute() for path in paths))
     root = _root([path if path.is_dir() and walk.claim(path, _names(path)) is None else path.parent for path in given])
     for path in given:
@@ -90,12 +102,23 @@ def discover(paths: Sequence[Path], *, format: str | None = None) -> Found:  # n
     unique: dict[tuple[str, Path, tuple[int, int, int] | None], Unit] = {}
     for unit in walk.found.units:
         unique.setdefault((unit.format, unit.path, unit.span), unit)
-    walk.found.units = list(unique.values())
+    walk.found.units = _told_apart(walk, list(unique.values()), root)
     return walk.found
 
 
+def _told_apart(walk: _Walk, units: list[Unit], root: Path) -> list[Unit]:
+    """Packages are named by their folder: of two with one name the second is named by its path."""
+    homes: dict[str, Path] = {}
+    for i, unit in enumerate(units):
+        if homes.setdefault(unit.package_id, unit.path) != unit.path:
+            detail = f"another package of this load is named {unit.package_id} too; this one is named by its path"
+            walk.tell("same_name", detail, unit.path, root)
+            units[i] = replace(unit, package_id=relative(unit.path, root))
+    return units
+
+
 def _row(code: str, detail: str, uri: str | None, severity: str) -> dict[str, Any]:
-    return {"source_uri": uri, "code": code, "severity": severity, "detail": detail}
+    return {"source_uri": uri, "code": code, "severity": severity, "detail": writable(detail)}
 
 
 def _names(path: Path) -> frozenset[str]:
@@ -114,10 +137,12 @@ def _root(bases: list[Path]) -> Path:
 class _Walk:
     """One discovery."""
 
-    def __init__(self, sources: list[Source], *, forced: bool) -> None:
+    def __init__(self, sources: list[Source], *, forced: bool, large: Callable[[], None] | None = None) -> None:
         self.sources = sources
         self.forced = forced
         self.found = Found()
+        self._large = large
+        self._counted = self._bytes = 0
 
     def tell(self, code: str, detail: str, path: Path, root: Path, severity: str = "info") -> None:
         """Add a diagnostic about a file or folder."""
@@ -132,6 +157,7 @@ class _Walk:
         stack = [top]
         while stack:
             path = stack.pop()
+            self._weigh()
             mode = path.lstat().st_mode
             if stat.S_ISLNK(mode) and path != top:
                 self.tell("symlink_refused", "a symbolic link is not followed", path, root, "warning")
@@ -141,6 +167,16 @@ class _Walk:
                 self.file(path, root)
             else:
                 self.tell("not_a_regular_file", "not a regular file; not read", path, root)
+
+    def _weigh(self) -> None:
+        """Say so when the load turns out to be large, while the rest of it is still being found."""
+        if self._large is None or self._counted == len(self.found.units):
+            return
+        self._bytes += sum(u.size for u in self.found.units[self._counted :])
+        self._counted = len(self.found.units)
+        if self._bytes > LARGE_BYTES:
+            self._large()
+            self._large = None
 
     def _enter(self, path: Path, root: Path) -> list[Path]:
         """Units of a claimed folder, else what is to be looked at in it, last first."""

@@ -20,7 +20,7 @@ from expcomp.io.progress import Progress
 from expcomp.sources._contract import Frames, ReadOptions, Unit
 from expcomp.sources.finish import CALLS, RESUMED, Settled, settle, settled_table
 from expcomp.sources.load import parse_units
-from expcomp.sources.registry import SOURCES
+from expcomp.sources.registry import LARGE_BYTES, SOURCES
 from expcomp.sources.swe.join import join_reports
 from expcomp.tables.core import CORE
 
@@ -181,7 +181,7 @@ class Plan:
             for i, units in enumerate(cut)
         ]
         cores = min(self.processes or len(os.sched_getaffinity(0)), len(jobs))
-        if sum(u.size for u in self.units) < BATCH_BYTES // 2:
+        if sum(u.size for u in self.units) <= LARGE_BYTES:
             cores = 1
         sizes = [len(units) for units in cut]
         with workers(cores) as pool, self.progress.stage("read", sum(sizes)) as tick:

@@ -179,6 +179,18 @@ def test_embedded_sub_agents_are_attempts(tmp_path):
     assert root["attempt_id"] != child["attempt_id"]
 
 
+@pytest.mark.parametrize("odd", [7, [7], ["inner"], {"steps": []}])
+def test_embedded_sub_agents_that_cannot_be_read_are_told(tmp_path, odd):
+    frames = load(tmp_path, doc(user(1), subagent_trajectories=odd))
+    assert frames["attempts"].height == 1
+    assert "bad_transcript" in codes(frames)
+
+
+def test_a_trial_that_is_the_name_of_a_column_is_none_here(tmp_path):
+    assert load(tmp_path, doc(user(1)), ReadOptions(trial="epoch"))["attempts"]["trial"].to_list() == [None]
+    assert load(tmp_path, doc(user(1)), ReadOptions(trial="3"))["attempts"]["trial"].to_list() == [3]
+
+
 def test_parts_broken_arguments_and_odd_steps(tmp_path):
     parts = [{"type": "text", "text": "see"}, {"type": "image", "source": {"path": "a.png"}}]
     broken = agent(2, tool_calls=[{"tool_call_id": "c", "function_name": "f", "arguments": "{oops"}])

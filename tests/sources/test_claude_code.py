@@ -540,6 +540,15 @@ def test_a_sub_agent_in_progress_lines(tmp_path):
     assert told(both, "recorded_twice")
 
 
+@pytest.mark.parametrize("inner", [7, None, {"type": ["user"]}, {"type": "user", "message": 7}])
+def test_progress_of_a_sub_agent_that_cannot_be_read_is_told(tmp_path, inner):
+    talk = delegating()
+    data = {"type": "agent_progress", "agentId": "a1", "message": inner}
+    line = {"type": "progress", "uuid": "p0", "parentUuid": "u1", "sessionId": SESSION, "parentToolUseID": "t1"}
+    talk.lines[2:2] = [line | {"data": data}]
+    assert told(load(tmp_path, talk), "bad_message")
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_a_sub_agent_in_sidechain_lines_is_tied_by_its_prompt(tmp_path, named):
     talk = delegating({"totalToolUseCount": 1})
@@ -810,3 +819,12 @@ def test_no_value_breaks_it_and_no_line_is_lost_in_silence(tmp_path, changes, cu
             assert {"lines_without_message", "unknown_line_type", "bad_line"} & set(codes(frames))
     if turns:
         assert frames["messages"].height or {"bad_message", "duplicate_line"} & set(codes(frames))
+
+
+@pytest.mark.parametrize("key", ["agentId", "sessionId"])
+def test_ids_that_are_no_file_names(tmp_path, key):
+    talk = delegating()
+    talk.lines += child().lines
+    talk.lines = [line | {key: "/a/../"} if key in line else line for line in talk.lines]
+    save(tmp_path / "agent-x.jsonl", child().lines and [line | {key: "/"} for line in child().lines])
+    assert load(tmp_path, talk)["messages"].height

@@ -602,6 +602,12 @@ def test_what_is_not_claimed(tmp_path, row):
     assert not SOURCES["codex"].claims_file(Look(tmp_path / "rollout-x.jsonl", json.dumps(row).encode()))
 
 
+@pytest.mark.parametrize("kind", [{}, ["session_meta"]])
+def test_a_type_of_another_type_is_not_claimed(tmp_path, kind):
+    row = {"timestamp": "2026-01-01T00:00:00Z", "type": kind, "payload": {}}
+    assert not SOURCES["codex"].claims_file(Look(tmp_path / "x.jsonl", json.dumps(row).encode()))
+
+
 def test_a_header_that_is_longer_than_the_look(tmp_path):
     r = Rollout(base_instructions={"text": "x" * 100_000}).user("go").say("a")
     assert one(read(r.write(tmp_path)))["has_system_prompt"] is True
@@ -686,3 +692,31 @@ def test_cut_anywhere(tmp_path_factory, at, noise):
     path.write_bytes(raw[:at] + noise)
     frames = read(path, format="codex")
     assert frames["attempts"].height + frames["diagnostics"].height >= 1
+
+
+def test_rows_that_are_taken_apart_early_give_the_same_frames(tmp_path, monkeypatch):
+    for name in "abcdef":
+        session().write(tmp_path, f"{name}/rollout-x.jsonl")
+    whole = read(tmp_path)
+    monkeypatch.setattr("expcomp.sources._columns.CHUNK", 3)
+    monkeypatch.setattr("expcomp.sources._contract.CHUNK", 3)
+    monkeypatch.setattr("expcomp.sources._columns._MOST", 7)
+    cut = read(tmp_path)
+    assert all(cut[name].equals(frame) for name, frame in whole.items())
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_a_key_that_stands_twice_in_one_of_several_lines_is_told(tmp_path, separators):
+    lines = [json.dumps(line, separators=separators) for line in session().lines]
+    lines[2] = lines[2][:-1] + ', "timestamp": "2026-11-29T12:00:03Z"}'
+    path = tmp_path / "rollout-x.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    told = read(path)["diagnostics"].filter(pl.col("code") == "duplicate_key")
+    assert told["source_pos"].to_list() == [3]
+
+
+@pytest.mark.parametrize("role", [["user"], {}, 7, None])
+def test_a_role_of_another_type_is_kept_as_a_user(tmp_path, role):
+    frames = read(Rollout().item(type="message", role=role, content="hi").say("a").write(tmp_path))
+    assert "unknown_role" in codes(frames)
+    assert roles(frames)[0] == ("user", "human")

@@ -40,3 +40,12 @@ def test_a_mistake_in_a_reader_is_not_swallowed():
         frame_of([{"attempt_id": "a", "no_such": 1}], STEPS.schema)
     with pytest.raises(TypeError):
         frame_of([{"attempt_id": "a", "step_index": "x"}], STEPS.schema)
+
+
+@given(st.lists(ROW, max_size=6), st.integers(1, 3), st.integers(1, 4))
+def test_the_frame_does_not_depend_on_where_rows_are_cut(rows, chunk, most):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("expcomp.sources._columns.CHUNK", chunk)
+        patch.setattr("expcomp.sources._columns._MOST", most)
+        cut = frame_of(rows, STEPS.schema)
+    assert cut.equals(frame_of(rows, STEPS.schema))

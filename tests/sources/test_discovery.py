@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -227,3 +228,15 @@ def test_lines_that_were_glued_are_taken_apart_and_a_broken_one_costs_itself():
 )
 def test_a_key_that_stands_twice_is_told(text, codes):
     assert [p.code for p in load_json(text)[1]] == codes
+
+
+@pytest.mark.parametrize("name", [b"\xff.json", b"d\xe9/x.json"])
+@pytest.mark.parametrize("data", [TAU, ATIF, b"nothing"])
+def test_names_that_are_no_utf8_are_spelled_out(tmp_path, name, data):
+    write(tmp_path / os.fsdecode(name), data)
+    frames = read_frames([tmp_path])
+    assert frames["attempts"].height == int(data != b"nothing")
+    for frame in frames.values():
+        frame.write_ndjson()
+    if data == b"nothing":
+        assert "\\udc" in frames["diagnostics"]["source_uri"][0]

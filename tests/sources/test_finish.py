@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import polars as pl
 import pytest
 
+from expcomp.errors import UsageError
 from expcomp.sources._columns import frame_of
 from expcomp.sources._contract import ReadOptions
 from expcomp.sources.finish import settle_frames
@@ -226,3 +227,9 @@ def test_finished_frames_keep_their_schema():
     for name, table in CORE.items():
         assert frames[name].schema == table.schema, name
     assert isinstance(frames["steps"], pl.DataFrame)
+
+
+@pytest.mark.parametrize("trial", [-1, 2**40, str(2**31)])
+def test_a_trial_that_no_column_holds_is_a_mistake_of_the_user(trial):
+    with pytest.raises(UsageError, match="trial"):
+        ReadOptions(trial=trial)

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from expcomp.sources._look import Look
+from expcomp.sources.load import read_frames
 from expcomp.sources.registry import SOURCES
 from expcomp.sources.rules import Rules
 from tests.sources._chat_files import BOT, SYSTEM, USER, attempt, codes, detail, formats, messages, read, steps
@@ -249,3 +250,11 @@ def test_what_is_claimed(value):
 )
 def test_what_is_not_claimed(value):
     assert not SOURCES["hf_trajectories"].claims_file(Look(Path("x"), json.dumps(value).encode()))
+
+
+@pytest.mark.parametrize("dtype", [pl.Datetime("us"), pl.Datetime("ms", "UTC"), pl.Duration("ms")])
+def test_times_beyond_the_calendar_cost_no_row(tmp_path, dtype):
+    turns = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    times = pl.Series("created_at", [2**62, -(2**62)]).cast(dtype)
+    pl.DataFrame([pl.Series("messages", [turns, turns]), times]).write_parquet(tmp_path / "x.parquet")
+    assert read_frames([tmp_path / "x.parquet"])["messages"].height == 4

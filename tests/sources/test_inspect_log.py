@@ -257,6 +257,13 @@ def test_old_step_events_tell_scoring_too(tmp_path):
     assert json.loads(one(frames, "grades")["metadata"])["judge"] == "openai/judge"
 
 
+def test_roles_and_sources_of_any_type(tmp_path):
+    odd = [*messages(), {"id": "m5", "role": "user", "content": "more", "source": ["input"]}]
+    calls = [model(messages()[2], role=["grader"]), model(messages()[4], role={"name": "grader"})]
+    frames = load(tmp_path, document(sample(messages=odd, events=calls)))
+    assert one(frames)["n_messages"] == len(odd)
+
+
 def test_the_oldest_layout_has_a_transcript_and_one_score(tmp_path):
     log = sample()
     log["transcript"] = {"events": log.pop("events"), "content": log.pop("attachments")}

@@ -419,6 +419,15 @@ def test_a_file_that_went_away(tmp_path):
     assert codes(frames) == {"unreadable"}
 
 
+@pytest.mark.parametrize("actions", [[{"run": "ls"}], "ls", [5]])
+def test_actions_that_cannot_be_read_are_told(tmp_path, actions):
+    turn = {"role": "assistant", "content": "I look.", "extra": {"actions": actions}}
+    document = traj()
+    document["messages"].insert(2, turn)
+    frames = load(tmp_path, json.dumps(document).encode())
+    assert "bad_tool_call" in codes(frames)
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 2**70) | st.floats(allow_nan=False) | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
@@ -457,7 +466,7 @@ def test_arbitrary_values_never_raise(tmp_path_factory, data):
             assert frames[name].filter(~expr).is_empty(), rule
     document = json.loads(path.read_text())
     if not isinstance(document.get("messages"), list):
-        assert codes(frames) == {"no_attempt"}
+        assert "no_attempt" in codes(frames)
         return
     exits = sum(isinstance(m, dict) and m.get("role") == "exit" for m in document["messages"])
     left_out = frames["diagnostics"].filter(pl.col("code") == "bad_message").height

@@ -115,6 +115,22 @@ def test_calls_as_text_objects_and_custom_ones(tmp_path):
     assert detail(steps(frames)[1])["tool_calls"] == entries
 
 
+@pytest.mark.parametrize("field", ["not JSON", "{cut", [call("a"), "not JSON"], 7])
+def test_calls_that_are_text_and_no_json_are_told(tmp_path, field):
+    frames = read(
+        tmp_path / "a.jsonl", [{"messages": [USER, {"role": "assistant", "content": "x", "tool_calls": field}]}]
+    )
+    assert "bad_tool_call" in codes(frames)
+
+
+@pytest.mark.parametrize("field", ["", "null", "[]", [], None, [None]])
+def test_no_calls_in_any_notation_are_no_finding(tmp_path, field):
+    frames = read(
+        tmp_path / "a.jsonl", [{"messages": [USER, {"role": "assistant", "content": "x", "tool_calls": field}]}]
+    )
+    assert "bad_tool_call" not in codes(frames)
+
+
 @pytest.mark.parametrize(
     "legacy",
     [
@@ -321,6 +337,12 @@ def test_a_preference_is_two_attempts_of_one_task(tmp_path):
     assert frames["grades"].filter(name="preference")["label"].to_list() == ["chosen", "rejected"] * 4
     assert frames["grades"].filter(name="rating")["value"].to_list() == [8.5]
     assert attempts["source_format"].unique().to_list() == ["openai_chat"]
+
+
+def test_the_input_of_a_preference_that_holds_no_turns_stays_in_the_metadata(tmp_path):
+    rows = [{"input": {"messages": "q"}, "preferred_output": [BOT], "non_preferred_output": [BOT]}]
+    frames = read(tmp_path / "a.jsonl", rows)
+    assert [json.loads(m)["input"] for m in frames["attempts"]["metadata"]] == [{"messages": "q"}] * 2
 
 
 def test_prompt_and_completion(tmp_path):

@@ -153,6 +153,19 @@ def test_a_log_of_responses(tmp_path):
     assert codes(frames) == ["prefix_request"]
 
 
+@pytest.mark.parametrize("kind", [{}, ["message"]])
+def test_items_whose_type_is_no_text(tmp_path, kind):
+    answer = {"id": "r1", "object": "response", "model": "m", "output": ITEMS[3:6]}
+    rows = [{"request": {"model": "m", "input": [*ITEMS[2:3], {"type": kind}]}, "response": answer}]
+    assert attempt(read(tmp_path / "a.jsonl", rows))["n_messages"] > 0
+
+
+def test_an_input_that_is_no_list_is_told(tmp_path):
+    answer = {"id": "r1", "object": "response", "model": "m", "output": ITEMS[3:6]}
+    rows = [{"request": {"model": "m", "input": 7}, "response": answer}]
+    assert codes(read(tmp_path / "a.jsonl", rows, format="openai_responses"))
+
+
 def test_annotations_refusals_and_several_texts_are_kept(tmp_path):
     cited = {"type": "output_text", "text": "a", "annotations": [{"url": "u"}]}
     items = [said("user", "q"), {"type": "message", "role": "assistant", "content": [cited], "phase": "final"}]

@@ -554,6 +554,19 @@ def test_v0_condensation(tmp_path):
     assert later["content"].to_list() == ["You are OpenHands.", "Fix it.", "So far.", "Done."]
 
 
+@pytest.mark.parametrize("summary", [7, ["So far."], {"text": "So far."}])
+def test_a_summary_that_is_no_text_is_kept(tmp_path, summary):
+    condensed = v0_action(8, "condensation", args={"forgotten_events_start_id": 2, "summary": summary})
+    frames = read(save(tmp_path / "t.json", [*v0_events()[:8], condensed]))
+    (kept,) = frames["messages"].filter(origin="summary")["content"]
+    assert json.loads(kept) == summary
+
+
+def test_a_list_of_v1_events_tells_of_what_is_no_event(tmp_path):
+    frames = read(save(tmp_path / "t.json", [{"instance_id": "a", "history": [*v1_events(), 7]}]), format="openhands")
+    assert "bad_event" in codes(frames)
+
+
 def test_screenshots_and_flags(tmp_path):
     events = [
         v0_action(1, "message", "user", args={"content": "go", "image_urls": [PNG]}),

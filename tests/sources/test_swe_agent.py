@@ -385,6 +385,17 @@ def test_a_file_that_went_away(tmp_path):
     assert codes(frames) == {"unreadable"}
 
 
+@pytest.mark.parametrize("odd", [7, ["ls"], {"command": "ls"}])
+def test_calls_and_actions_of_another_type_are_told(tmp_path, odd):
+    document = traj()
+    document["history"][2]["tool_calls"] = odd
+    assert "bad_tool_call" in codes(load(tmp_path, document))
+    document = traj()
+    document["history"][2]["tool_calls"] = None
+    document["trajectory"][0]["action"] = odd
+    assert "bad_tool_call" in codes(load(tmp_path, document))
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 2**70) | st.floats(allow_nan=False) | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),

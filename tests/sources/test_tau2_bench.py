@@ -336,6 +336,25 @@ def test_turns_of_a_full_duplex_run_come_from_its_ticks(tmp_path):
     assert "from_ticks" in codes(frames)
 
 
+@pytest.mark.parametrize(
+    ("ticks", "code"),
+    [(7, "bad_transcript"), ([7], "bad_message"), ([{"agent_chunk": "Hello"}], "bad_message"),
+     ([{"user_chunk": {"content": 7}}], "bad_message")],
+)  # fmt: skip
+def test_ticks_that_cannot_be_read_are_told(tmp_path, ticks, code):
+    assert code in codes(load(tmp_path, results(simulation(messages=None, ticks=ticks))))
+
+
+def test_an_index_that_is_no_list_is_told(tmp_path):
+    (tmp_path / "run/simulations").mkdir(parents=True)
+    header = {k: v for k, v in results().items() if k != "simulations"} | {"simulation_index": "s0"}
+    (tmp_path / "run/results.json").write_text(json.dumps(header))
+    (tmp_path / "run/simulations/s0.json").write_text(json.dumps(simulation(id="s0")))
+    frames = read_frames([tmp_path])
+    assert frames["attempts"].height == 1
+    assert "bad_row" in codes(frames)
+
+
 def test_broken_pieces_cost_only_themselves(tmp_path):
     turns = [GREETING, 7, user("x"), {"role": "narrator", "content": "n"}, agent("y")]
     frames = load(

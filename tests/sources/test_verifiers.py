@@ -197,6 +197,13 @@ def test_prompts_of_any_form(tmp_path, value):
     assert frames["tasks"]["instruction"].to_list() == ["hello"]
 
 
+@pytest.mark.parametrize("value", [7, True, [7]])
+def test_a_completion_that_is_no_dialogue_is_told(tmp_path, value):
+    frames = load(tmp_path, row(completion=value))
+    assert frames["attempts"].height == 1
+    assert "bad_message" in codes(frames)
+
+
 def test_rewards_that_are_none(tmp_path):
     rows = [row(reward=r) for r in (None, "much", True)]
     frames = load(tmp_path, *rows)

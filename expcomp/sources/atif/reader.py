@@ -9,7 +9,7 @@ from expcomp.sources._contract import Batch, Found, Frames, ReadOptions, Unit, a
 from expcomp.sources._emit import default_arm
 from expcomp.sources._json import dump_json, load_json
 from expcomp.sources._units import file_unit, open_unit, report
-from expcomp.sources._values import items, obj, redact, text
+from expcomp.sources._values import obj, redact, text
 from expcomp.sources.atif._links import Document, first_relation, link
 from expcomp.sources.atif._read import is_atif, read_trajectory
 
@@ -129,7 +129,6 @@ def _add(batch: Batch, document: Document, options: ReadOptions) -> None:
         native_attempt_id=next(iter(document.ids()), None),
         task_id=options.task_id,
         **identity,
-        trial=options.trial,
         trial_source="unknown",
         params=params_text(agent.get("extra")),
         status="unknown",

@@ -193,7 +193,7 @@ def history(request: dict[str, Any]) -> list[Any]:
     turns = request.get("messages", request.get("input"))
     if isinstance(turns, str):
         return [{"role": "user", "content": turns}]
-    return items(turns)
+    return turns if isinstance(turns, list) else [] if turns is None else [turns]
 
 
 def converse(exchanges: list[Exchange], tell: Callable[[str, str, int | None, str], None]) -> list[Conversation]:

@@ -27,7 +27,10 @@ def parquet_spans(path: Path, whole: int, part: int) -> list[tuple[tuple[int, in
     import pyarrow.parquet as pq
 
     try:
-        about = pq.read_metadata(path)
+        with path.open("rb") as handle:
+            if not handle.seekable():
+                return []
+            about = pq.read_metadata(handle)
     except (OSError, pa.ArrowException):
         return []
     groups = [about.row_group(i) for i in range(about.num_row_groups)]
@@ -68,7 +71,11 @@ def parquet_rows(path: Path, span: tuple[int, int, int] | None, most: int | None
 
 
 def _values(series: pl.Series) -> list[Any]:
-    values = series.to_list()
+    try:
+        values = series.to_list()
+    except (OverflowError, ValueError, pl.exceptions.PanicException):
+        # Times beyond the years of the calendar stay the numbers they are stored as.
+        values = series.to_physical().to_list()
     return values if _is_plain(series.dtype) else [_plain(v) for v in values]
 
 

@@ -19,6 +19,7 @@ Call = tuple[str | None, str | None, str | None, bool, str]
 _KINDS = {"function": "function", "custom": "custom", "server": "server"}
 _ARGUMENTS = ("arguments", "input", "args", "parameters")
 _LITERAL = 100_000
+_NO_CALLS = (None, "", "null", "None")
 
 
 def ident(value: Any) -> str | None:
@@ -41,20 +42,19 @@ def one_call(call_id: Any, name: Any, arguments: Any, kind: Any = "function") ->
 
 def calls_of(raw: Any) -> tuple[list[Call], int]:
     """The calls of a `tool_calls` field and how many entries are none; the list and its entries may be JSON text."""
-    if isinstance(raw, str):
-        raw = parsed(raw)
-    if isinstance(raw, dict):
-        raw = [raw]
-    if not isinstance(raw, list):
-        return [], int(raw is not None)
+    value = parsed(raw) if isinstance(raw, str) else raw
+    if isinstance(value, dict):
+        value = [value]
+    if not isinstance(value, list):
+        return [], int(raw not in _NO_CALLS)
     out: list[Call] = []
     bad = 0
-    for value in raw:
-        entry = parsed(value) if isinstance(value, str) else value
+    for one in value:
+        entry = parsed(one) if isinstance(one, str) else one
         if isinstance(entry, dict):
             out.append(_call(entry))
         else:
-            bad += entry is not None
+            bad += one not in _NO_CALLS
     return out, bad
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from expcomp.sources._values import obj
+from expcomp.sources._values import obj, text
 from expcomp.sources.chat import _log as _chat_log
 from expcomp.sources.chat import _responses
 from expcomp.sources.chat import _turns as _chat_turns
@@ -106,7 +106,8 @@ def preference_pair(row: dict[str, Any]) -> list[Chat]:
         source = row.get("prompt")
         used = ["prompt"] if source is not None else []
         if source is None and isinstance(row.get("input"), dict | list):
-            source, used = turns_of(row["input"]), ["input"]
+            source = turns_of(row["input"])
+            used = ["input"] if source is not None else []
         prompt = _side(source, "user")
         out = []
         for key, mark in ((good, "chosen"), (bad, "rejected")):
@@ -146,7 +147,7 @@ def acts(turns: list[Any]) -> int:
     for turn in turns:
         entry = obj(turn)
         own = (
-            entry.get("type") in _responses.CALLS
+            text(entry.get("type")) in _responses.CALLS
             or entry.get("type") == "reasoning"
             or entry.get("role") == "assistant"
         )

@@ -230,6 +230,9 @@ class _Sorter:
                     thread.nodes.append((pos, inner))
                 self._link(pos, rec)
                 return
+            if not isinstance(inner, dict) or not isinstance(inner.get("type"), str) or inner["type"] in TURNS:
+                detail = f"line {pos} tells of a turn of a sub-agent and holds no message of one; left out"
+                self.out.problems.append(Problem("bad_message", detail, pos, severity="warning"))
         self.out.others.append((pos, rec))
         self._link(pos, rec)
 

@@ -68,7 +68,7 @@ def _own_file(session: str, agent_id: str) -> set[str]:
     """Where the file of a sub-agent of a session may lie."""
     place = PurePosixPath(session)
     stem, _, end = place.name.partition(".")
-    name = f"agent-{agent_id}.{end}"
+    name = f"agent-{agent_id}.{end}".replace("/", "_")
     here = {str(place.with_name(name)), str(place.with_name(stem) / "subagents" / name)}
     return here - {session}
 

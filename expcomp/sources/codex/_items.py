@@ -23,7 +23,8 @@ SILENT = frozenset({"ghost_snapshot"})
 """Items that the model never sees."""
 _SERVER = frozenset({"web_search_call", "image_generation_call"})
 _ENVELOPE = frozenset("type id call_id status execution internal_chat_message_metadata_passthrough".split())
-_EXIT = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)\s*$", re.MULTILINE)
+_EXITED = ("Process exited with code", "Exit code:")
+_EXIT = re.compile(rf"^(?:{'|'.join(_EXITED)}) (-?\d+)\s*$", re.MULTILINE)
 _CUT = ("tokens truncated", "chars truncated", "[... omitted ")
 
 
@@ -46,22 +47,38 @@ def call_of(item: Row) -> Row:
 def result_of(item: Row, pictures: list[Row]) -> tuple[str | None, str | None, Row]:
     """Text of a result, the JSON of its parts and its flags."""
     output = item.get("output")
-    if output is None and item.get("type") == "tool_search_output":
-        output = dump_json(item.get("tools"))
     flags: Row = {}
-    if isinstance(output, dict):
-        if isinstance(output.get("success"), bool):
-            flags["is_error"] = not output["success"]
-        if "content" in output:
-            output = output["content"]
-    content, parts = spoken(output, pictures)
+    content: str | None
+    parts: str | None = None
+    if type(output) is str:
+        content = output
+    else:
+        if output is None and item.get("type") == "tool_search_output":
+            output = dump_json(item.get("tools"))
+        if isinstance(output, dict):
+            if isinstance(output.get("success"), bool):
+                flags["is_error"] = not output["success"]
+            if "content" in output:
+                output = output["content"]
+        content, parts = spoken(output, pictures)
     if content is not None:
         exit_code = exit_of(content)
         if exit_code is not None:
             flags["exit_code"] = exit_code
-        if any(mark in content for mark in _CUT):
+        if _CUT[0] in content or _CUT[1] in content or _CUT[2] in content:
             flags["truncated"] = True
     return content, parts, flags
+
+
+def said(content: Any, pictures: list[Row]) -> tuple[str | None, str | None]:
+    """As `spoken`; a single plain text, which nearly every message is, is taken as it is."""
+    if type(content) is list and len(content) == 1:
+        part = content[0]
+        if type(part) is dict and len(part) == 2 and "type" in part:
+            written = part.get("text")
+            if type(written) is str:
+                return written, None
+    return spoken(content, pictures)
 
 
 def exit_of(content: str) -> int | None:
@@ -73,7 +90,11 @@ def exit_of(content: str) -> int | None:
             return small(obj(obj(orjson.loads(content)).get("metadata")).get("exit_code"))
         except orjson.JSONDecodeError:
             return None
-    found = _EXIT.search(content[:600].partition("\nOutput:")[0])
+    head = content[:600].partition("\nOutput:")[0]
+    # A look for the words costs a tenth of the pattern.
+    if _EXITED[0] not in head and _EXITED[1] not in head:
+        return None
+    found = _EXIT.search(head)
     return small(int(found.group(1))) if found else None
 
 

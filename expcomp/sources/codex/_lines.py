@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from expcomp.sources._harness import injected
 from expcomp.sources._json import Problem, load_lines, load_rows
@@ -28,29 +28,34 @@ _V7 = "7"
 _STARTS = (b'{"timestamp":', b'{"ordinal":')
 
 
-@dataclass(slots=True)
-class Record:
-    """One line.
+class Record(NamedTuple):
+    """One line. A tuple, since there is one for each line: loops over all records unpack it.
 
     Attributes:
         pos: 1-based line number.
         kind: Type of the envelope; `state` for the marks of the oldest layout.
+        item: Type of the response item or event.
         payload: What it holds.
         time: Time as written.
-        key: Part of the history that the model had seen, where the line says it: equal for the items of one response.
-        ordinal: Number of the line in the rollout, where it has one.
+        line: The envelope; null where there is none.
     """
 
     pos: int
     kind: str
+    item: str | None
     payload: dict[str, Any]
     time: str | None = None
-    key: int | None = None
-    ordinal: int | None = None
+    line: dict[str, Any] | None = None
 
-    def item(self) -> str | None:
-        """Type of the response item or event."""
-        return text(self.payload.get("type"))
+    def key(self) -> int | None:
+        """Part of the history that the model had seen, where the line says it: equal for the items of one response."""
+        if self.line is None or "metadata" not in self.line:
+            return None
+        return count(obj(self.line["metadata"]).get("sampled_through_sequence"))
+
+    def ordinal(self) -> int | None:
+        """Number of the line in the rollout, where it has one."""
+        return count(self.line.get("ordinal")) if self.line is not None else None
 
 
 @dataclass(slots=True)
@@ -59,19 +64,19 @@ class Rollout:
 
     Attributes:
         records: In the order of the file.
-        bare: Whether lines have no envelope, as in the oldest layout.
         meta: Payload of the first session_meta that is the thread's own.
         thread: Id of the thread.
         replayed: Number of records at the start that were copied from another thread.
         sessions: Number of session_meta lines of the thread itself.
+        marked: Whether lines mark where a response ends, as in the oldest layout.
     """
 
     records: list[Record] = field(default_factory=list)
-    bare: bool = False
     meta: dict[str, Any] = field(default_factory=dict)
     thread: str | None = None
     replayed: int = 0
     sessions: int = 0
+    marked: bool = False
 
     def parent(self) -> str | None:
         """Thread that started this one or that it was forked from."""
@@ -105,6 +110,8 @@ def load(data: bytes) -> tuple[list[tuple[int, Any]], list[Problem]]:
     As `load_lines`, and where a line begins with the rest of a broken record, the whole one after it is read (R13).
     """
     lines, problems = load_lines(data)
+    if not problems:
+        return lines, problems
     lost = {p.pos for p in problems if p.code == "bad_json" and p.pos is not None} - {pos for pos, _ in lines}
     if not lost:
         return lines, problems
@@ -126,19 +133,33 @@ def read_rollout(lines: list[tuple[int, Any]], notes: list[Note], note: type[Not
     """Records of the lines; what is none is noted and left out."""
     out = Rollout()
     unknown: dict[str, list[int]] = {}
+    add, new = out.records.append, tuple.__new__
     for pos, value in lines:
-        record = _record(pos, value)
-        if record is None:
+        if type(value) is dict:
+            kind, payload = value.get("type"), value.get("payload")
+            if type(kind) is str and type(payload) is dict:
+                item, time = payload.get("type"), value.get("timestamp")
+                item = item if type(item) is str else None
+                # Past the constructor of named tuples, which takes as long as all the rest.
+                record = new(Record, (pos, kind, item, payload, time if type(time) is str else None, value))
+                if kind == "session_meta":
+                    _meet(out, record)
+                elif kind == "state":
+                    out.marked = True
+                add(record)
+                continue
+        bare = _bare(pos, value)
+        if bare is None:
             found = (
                 type(value).__name__ if not isinstance(value, dict) else f"an object with {', '.join(list(value)[:4])}"
             )
             unknown.setdefault(f"{found}, expected a line of a rollout", []).append(pos)
             continue
-        if record.payload is value:
-            out.bare = True
-        if record.kind == "session_meta":
-            _meet(out, record)
-        out.records.append(record)
+        if bare.kind == "session_meta":
+            _meet(out, bare)
+        elif bare.kind == "state":
+            out.marked = True
+        add(bare)
     for found, where in unknown.items():
         detail = f"{len(where)} lines, the first line {where[0]}: found {found}; left out"
         notes.append(note("unknown_record", detail, pos=where[0]))
@@ -146,29 +167,17 @@ def read_rollout(lines: list[tuple[int, Any]], notes: list[Note], note: type[Not
     return out
 
 
-def _record(pos: int, value: Any) -> Record | None:
-    if not isinstance(value, dict):
+def _bare(pos: int, value: Any) -> Record | None:
+    """A line without envelope, as in the oldest layout."""
+    if not isinstance(value, dict) or "payload" in value:
         return None
-    kind, payload = value.get("type"), value.get("payload")
-    if isinstance(kind, str) and isinstance(payload, dict):
-        time, about, ordinal = value.get("timestamp"), value.get("metadata"), value.get("ordinal")
-        key = count(about.get("sampled_through_sequence")) if isinstance(about, dict) else None
-        return Record(
-            pos,
-            kind,
-            payload,
-            time if isinstance(time, str) else None,
-            key,
-            None if ordinal is None else count(ordinal),
-        )
-    if "payload" in value:
-        return None
+    kind, time = value.get("type"), text(value.get("timestamp"))
     if isinstance(value.get("record_type"), str):
-        return Record(pos, "state", value)
+        return Record(pos, "state", text(kind), value)
     if isinstance(kind, str) and kind in ITEMS:
-        return Record(pos, "response_item", value, text(value.get("timestamp")))
+        return Record(pos, "response_item", kind, value, time)
     if kind is None and isinstance(value.get("id"), str) and ("instructions" in value or "timestamp" in value):
-        return Record(pos, "session_meta", value, text(value.get("timestamp")))
+        return Record(pos, "session_meta", None, value, time)
     return None
 
 
@@ -194,32 +203,29 @@ def _replayed(out: Rollout) -> int:
     forked = text(out.meta.get("forked_from_id")) is not None and not out.base()
     born, foreign, spoke = _born(own), forked, False
     for index, record in enumerate(out.records):
-        if record.kind == "session_meta":
-            if record.payload.get("id") != own and not spoke:
+        _, kind, _, payload, _, _ = record
+        if kind == "session_meta":
+            if payload.get("id") != own and not spoke:
                 foreign = True
             continue
-        whose = _whose(record, own, born)
-        if whose is True:
+        # Whether the record is of the thread itself; null when it does not say.
+        whose = None
+        thread = payload.get("thread_id")
+        if type(thread) is str:
+            whose = thread == own
+        elif born is not None and kind in ("event_msg", "turn_context"):
+            turn = payload.get("turn_id")
+            began = _born(turn) if type(turn) is str else None
+            if began is not None:
+                whose = began >= born
+        if whose:
             return _with_context(out.records, index) if foreign else 0
         if whose is False:
             foreign = True
-        elif record.kind == "response_item" and not foreign:
+        elif not (spoke or foreign) and kind == "response_item":
             # An item before any sign of a replay; the initial context of a root thread looks like this too.
-            spoke = spoke or _is_turn(record)
+            spoke = _is_turn(record)
     return _pause(out.records) if foreign else 0
-
-
-def _whose(record: Record, own: str, born: int | None) -> bool | None:
-    """Whether a record is of the thread itself; null when it does not say."""
-    thread = record.payload.get("thread_id")
-    if isinstance(thread, str) and record.kind != "session_meta":
-        return thread == own
-    turn = record.payload.get("turn_id")
-    if isinstance(turn, str) and born is not None and record.kind in ("event_msg", "turn_context"):
-        began = _born(turn)
-        if began is not None:
-            return began >= born
-    return None
 
 
 def _born(ident: str) -> int | None:
@@ -234,7 +240,7 @@ def _born(ident: str) -> int | None:
 
 
 def _is_turn(record: Record) -> bool:
-    return record.item() != "message" or record.payload.get("role") == "assistant"
+    return record.item != "message" or record.payload.get("role") == "assistant"
 
 
 def _with_context(records: list[Record], index: int) -> int:

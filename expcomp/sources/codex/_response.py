@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from expcomp.sources.codex._items import RESULTS, SILENT
@@ -14,24 +13,40 @@ if TYPE_CHECKING:
     from expcomp.sources.codex._lines import Rollout
 
 
-@dataclass(slots=True)
 class Response:
     """What one call of the model brought, as far as it was read."""
 
-    first: datetime | None = None
-    last: datetime | None = None
-    texts: list[str] = field(default_factory=list)
-    parts: list[Any] = field(default_factory=list)
-    plain: bool = True
-    reasoning: list[str] = field(default_factory=list)
-    opaque: bool | None = None
-    calls: list[Row] = field(default_factory=list)
-    spaces: dict[str, str] = field(default_factory=dict)
-    results: list[tuple[str | None, str | None, str | None, datetime | None, Row]] = field(default_factory=list)
-    usage: Row | None = None
-    counted_first: bool = False
-    key: int | None = None
-    native: str | None = None
+    __slots__ = (
+        "calls",
+        "counted_first",
+        "first",
+        "key",
+        "last",
+        "native",
+        "opaque",
+        "parts",
+        "plain",
+        "reasoning",
+        "results",
+        "spaces",
+        "texts",
+        "usage",
+    )
+
+    def __init__(self, first: datetime | None, key: int | None = None) -> None:
+        self.first = self.last = first
+        self.key = key
+        self.texts: list[str] = []
+        self.parts: list[Any] = []
+        self.plain = True
+        self.reasoning: list[str] = []
+        self.opaque: bool | None = None
+        self.calls: list[Row] = []
+        self.spaces: dict[str, str] = {}
+        self.results: list[tuple[str | None, str | None, str | None, datetime | None, Row]] = []
+        self.usage: Row | None = None
+        self.counted_first = False
+        self.native: str | None = None
 
     def empty(self) -> bool:
         """Whether nothing was recorded of it but its usage."""
@@ -45,22 +60,24 @@ def counted_first(rollout: Rollout, fresh: dict[int, Row]) -> dict[int, bool]:
     right before a compaction is that of the summary and decides nothing.
     """
     out: dict[int, bool] = {}
+    if not fresh:
+        return out
     votes, pending, waiting = 0, False, True
     members: list[int] = []
-    for index, record in enumerate(rollout.records):
-        if index == rollout.replayed or record.kind == "session_meta":
+    replayed = rollout.replayed
+    for index, (_, kind, item, payload, _, _) in enumerate(rollout.records):
+        if index == replayed or kind == "session_meta":
             out |= dict.fromkeys(members, votes > 0)
             votes, pending, waiting, members = 0, False, True, []
         if index in fresh:
             members.append(index)
             pending = waiting
-        elif record.kind == "compacted":
-            pending, waiting = False, True
-        elif record.kind == "response_item":
-            kind = record.item()
-            if kind == "message" and record.payload.get("role") != "assistant":
+        elif kind == "response_item":
+            if item == "message" and payload.get("role") != "assistant":
                 pending, waiting = False, True
-            elif waiting and kind not in RESULTS and kind not in SILENT:
+            elif waiting and item not in RESULTS and item not in SILENT:
                 votes += 1 if pending else -1
                 pending = waiting = False
+        elif kind == "compacted":
+            pending, waiting = False, True
     return out | dict.fromkeys(members, votes > 0)

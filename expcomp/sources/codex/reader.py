@@ -56,13 +56,13 @@ class Codex:
         rows = look.rows
         if {"type", "payload"} <= look.keys:
             if rows:
-                return any(r.get("type") in ENVELOPES and isinstance(r.get("payload"), dict) for r in rows[:4])
+                return any(text(r.get("type")) in ENVELOPES and isinstance(r.get("payload"), dict) for r in rows[:4])
             return b'"session_meta"' in look.body[:400]
         if not rows or not {"id", "timestamp"} <= look.keys or not look.keys <= _HEADER:
             return False
         if len(rows) == 1:
             return "instructions" in look.keys
-        return any("record_type" in r or r.get("type") in ITEMS for r in rows[1:])
+        return any("record_type" in r or text(r.get("type")) in ITEMS for r in rows[1:])
 
     def units(self, path: Path, root: Path, found: Found) -> None:
         """One unit a file; the rollouts of a folder are one group, since threads start each other."""
@@ -133,9 +133,10 @@ def _load(batch: Batch, unit: Unit, units: Sequence[Unit], options: ReadOptions)
         source_digest=opened[1],
         metadata=_metadata(rollout, turns),
     )
-    for artifact in turns.pictures:
+    batch.pack("steps", "messages")
+    for artifact in turns.steps.pictures:
         batch.add("artifacts", attempt_id=ident, **artifact)
-    return [_Loaded(unit, rollout.thread, turns.spawned, row)]
+    return [_Loaded(unit, rollout.thread, turns.steps.spawned, row)]
 
 
 def _cut(problems: list[Any], lines: list[tuple[int, Any]]) -> bool:
@@ -162,8 +163,11 @@ def _complete(rollout: Rollout, unit: Unit, units: Sequence[Unit], options: Read
         if opened is None or limit is None:
             return f"the history before this file is in thread {thread}, which is not in the same folder of this load; incomplete"
         above = read_rollout(load(opened[0])[0], [], Note)
-        prefix = [r for r in above.records if r.ordinal is not None and r.ordinal < limit and r.kind != "session_meta"]
+        prefix = [
+            r for r in above.records if (at := r.ordinal()) is not None and at < limit and r.kind != "session_meta"
+        ]
         rollout.records[:0] = prefix
+        rollout.marked |= any(r.kind == "state" for r in prefix)
         rollout.replayed += len(prefix)
         base = above.base()
     return None
@@ -173,12 +177,12 @@ def _who(rollout: Rollout, turns: Turns) -> Row:
     meta = rollout.meta
     instructions = meta.get("base_instructions")
     prompt = text(instructions) or text(obj(instructions).get("text")) or text(meta.get("instructions"))
-    most = max(turns.models.values(), default=0)
+    most = max(turns.steps.models.values(), default=0)
     params = redact(turns.params)
     return {
         "agent": "codex",
         "agent_version": text(meta.get("cli_version")),
-        "model": next((m for m, n in turns.models.items() if n == most), turns.model),
+        "model": next((m for m, n in turns.steps.models.items() if n == most), turns.steps.model),
         "model_provider": text(meta.get("model_provider")),
         "params": dump_json(params) if params else None,
         "system_prompt": prompt,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from expcomp.sources.inspect_log._content import Content, Reader
     from expcomp.sources.inspect_log._events import Events, ModelCall
 
-_GIVEN = frozenset({"input", "operator"})
+_GIVEN = ("input", "operator")
 
 
 class _Writer:

@@ -11,7 +11,7 @@ from expcomp.sources.inspect_log._log import short
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_GRADER = frozenset({"grader", "judge", "scorer", "monitor"})
+_GRADER = ("grader", "judge", "scorer", "monitor")
 
 
 @dataclass(slots=True)

@@ -33,7 +33,12 @@ def conversation(events: list[Any]) -> tuple[Conversation, str]:
         isinstance(e, dict) and isinstance(e.get("kind"), str) and "action_id" not in e and e["kind"] in KINDS
         for e in events
     ):
-        return V1({}).read([e for e in events if isinstance(e, dict)]), "V1"
+        reader = V1({})
+        for pos, event in enumerate(events):
+            if not isinstance(event, dict):
+                detail = f"event {pos} is {type(event).__name__}, expected an object; left out"
+                reader.found.dialogue.note("bad_event", detail, pos=pos)
+        return reader.read([e for e in events if isinstance(e, dict)]), "V1"
     return V0().read(events), "V0"
 
 

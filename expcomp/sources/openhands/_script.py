@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from expcomp.sources._dialogue import Dialogue
+from expcomp.sources._json import dump_json
 from expcomp.sources._values import moment
 
 if TYPE_CHECKING:
@@ -152,6 +153,11 @@ def tokens(raw: Any) -> int | None:
     if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 <= raw <= _MOST:
         return None
     return int(raw) if int(raw) == raw else None
+
+
+def summary(raw: Any) -> str | None:
+    """The summary of a condensation; what is no text stays as JSON."""
+    return raw if raw is None or isinstance(raw, str) else dump_json(raw)
 
 
 def usage_columns(raw: Row) -> Row:

@@ -8,7 +8,7 @@ from expcomp.sources._chat import call
 from expcomp.sources._json import dump_json
 from expcomp.sources._media import lighten, spoken
 from expcomp.sources._values import amount, count, items, obj, redact, small, text, whole
-from expcomp.sources.openhands._script import Conversation, tokens, usage_columns
+from expcomp.sources.openhands._script import Conversation, summary, tokens, usage_columns
 from expcomp.sources.swe._common import cost
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class V0:
                 {k: v for k, v in args.items() if k not in ("LLM_MODEL", "AGENT") and v not in (None, "")}
             )
         elif name == "condensation":
-            out.condense(_forgotten(args), text(args.get("summary")), count(args.get("summary_offset")), at)
+            out.condense(_forgotten(args), summary(args.get("summary")), count(args.get("summary_offset")), at)
         elif name in _SILENT:
             out.ignored[name] += 1
         elif name == "message" and event.get("source") != "agent":

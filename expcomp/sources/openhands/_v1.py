@@ -8,7 +8,7 @@ from expcomp.sources._chat import call
 from expcomp.sources._json import dump_json
 from expcomp.sources._media import spoken
 from expcomp.sources._values import count, items, obj, small, text
-from expcomp.sources.openhands._script import Conversation, usage_columns
+from expcomp.sources.openhands._script import Conversation, summary, usage_columns
 from expcomp.sources.swe._common import cost
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class V1:
             self._result(kind, event, at)
         elif kind == "Condensation":
             forgotten = {k for k in items(event.get("forgotten_event_ids")) if isinstance(k, str)}
-            out.condense(forgotten, text(event.get("summary")), count(event.get("summary_offset")), at)
+            out.condense(forgotten, summary(event.get("summary")), count(event.get("summary_offset")), at)
         elif kind == "ConversationErrorEvent":
             out.error = (text(event.get("code")), text(event.get("detail")))
         elif kind == "TokenEvent":

@@ -115,6 +115,7 @@ class Walk:
         response = obj(extra.get("response"))
         content, parts = spoken(entry.get("content"), self.pictures)
         calls = []
+        self._unread("tool_calls", entry.get("tool_calls"))
         for raw in items(entry.get("tool_calls")):
             one = obj(raw)
             inner = obj(one.get("function")) or one
@@ -123,12 +124,27 @@ class Walk:
         self._act(
             content,
             parts,
-            calls or _actions(extra),
+            calls or self._actions(extra),
             _reasoning(entry),
             response,
             extra,
             text(choice.get("finish_reason")),
         )
+
+    def _actions(self, extra: Row) -> list[Row]:
+        """Commands that the agent took out of the text; blocks in text that no field repeats are not parsed."""
+        given = extra.get("actions")
+        self._unread("actions", given)
+        commands = [obj(a) for a in items(given)]
+        known = [a for a in commands if isinstance(a.get("command"), str)]
+        if len(known) < len(commands):
+            detail = f"{len(commands) - len(known)} actions have no text as command; left out"
+            self.dialogue.note("bad_tool_call", detail)
+        return [call(a.get("tool_call_id"), "bash", {"command": a["command"]}, "custom") for a in known]
+
+    def _unread(self, name: str, given: Any) -> None:
+        if given and not (isinstance(given, list) and all(isinstance(one, dict) for one in given)):
+            self.dialogue.note("bad_tool_call", f"{name} holds {str(given)[:80]}, expected objects; left out")
 
     def _responded(self, entry: Row, extra: Row) -> None:
         """A response of the Responses API in the place of a message: text, reasoning and calls are its items."""
@@ -152,7 +168,7 @@ class Walk:
         self._act(
             content,
             parts_text,
-            calls or _actions(extra),
+            calls or self._actions(extra),
             "\n".join(thought) or None,
             response,
             extra,
@@ -231,16 +247,6 @@ def _kind(entry: Row) -> str | None:
         return "output"
     role = entry.get("role")
     return role if isinstance(role, str) and (role in _ROLES or role == "exit") else None
-
-
-def _actions(extra: Row) -> list[Row]:
-    """Commands that the agent took out of the text; blocks in text that no field repeats are not parsed."""
-    commands = [obj(a) for a in items(extra.get("actions"))]
-    return [
-        call(a.get("tool_call_id"), "bash", {"command": a["command"]}, "custom")
-        for a in commands
-        if isinstance(a.get("command"), str)
-    ]
 
 
 def _usage(usage: Row, extra: Row) -> Row:

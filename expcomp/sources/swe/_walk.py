@@ -78,7 +78,7 @@ class Walk:
 
     def _demo(self, role: str, entry: Row, content: str | None, parts: str | None, more: Row) -> None:
         """A demonstration: seen by the model, neither done nor asked in this attempt (R6)."""
-        calls = _calls(entry)
+        calls = self._calls(entry)
         if calls:
             more["tool_calls"] = calls
         self.dialogue.say(role, content, origin="demo", parts=parts, tool_call_id=_answered(entry), **more)
@@ -88,7 +88,7 @@ class Walk:
         found = self._find(entry)
         if found is None:
             row = self.dialogue.say("assistant", content, origin="model", parts=parts, **more)
-            row |= {"tool_calls": _calls(entry), "reasoning": _reasoning(entry)}
+            row |= {"tool_calls": self._calls(entry), "reasoning": _reasoning(entry)}
             detail = "an assistant entry of the history has no step in the trajectory; kept as a message"
             self.dialogue.note("message_without_step", detail, pos=row["message_index"])
             return
@@ -96,7 +96,7 @@ class Walk:
             self._unsaid(last=False)
         step = self._steps[found]
         self._next = found + 1
-        calls = _calls(entry) or _action(step)
+        calls = self._calls(entry) or self._action(step)
         row = self._act(step, content, calls, _reasoning(entry) or text(step.get("reasoning_content")), parts, more)
         self._open = (row, step)
 
@@ -142,11 +142,30 @@ class Walk:
             self.dialogue.note("bad_step", detail, pos=pos)
             return
         content = text(step.get("response")) or text(step.get("thought"))
-        row = self._act(step, content, _action(step), text(step.get("reasoning_content")), None, {})
+        row = self._act(step, content, self._action(step), text(step.get("reasoning_content")), None, {})
         # The dialogue writes a message for all that is said; this was not.
         self.dialogue.out.messages.pop()
         if text(step.get("observation")) or (last and row["tool_calls"]):
             self._result(row, step, None, said=False)
+
+    def _calls(self, entry: Row) -> list[Row]:
+        given = entry.get("tool_calls")
+        if given and not (isinstance(given, list) and all(isinstance(one, dict) for one in given)):
+            self.dialogue.note("bad_tool_call", f"tool_calls holds {str(given)[:80]}, expected objects; left out")
+        out = []
+        for raw in items(given):
+            one = obj(raw)
+            inner = obj(one.get("function")) or one
+            out.append(call(one.get("id"), inner.get("name"), inner.get("arguments"), text(one.get("type"))))
+        return out
+
+    def _action(self, step: Row) -> list[Row]:
+        """The action as a call of the shell it ran in, where the model wrote it as text."""
+        given = step.get("action")
+        if not isinstance(given, str | None):
+            self.dialogue.note("bad_tool_call", f"an action is {type(given).__name__}, expected a text; left out")
+        action = text(given)
+        return [call(None, "bash", {"command": action}, "custom")] if action and action.strip() else []
 
     def _act(
         self, step: Row, content: str | None, calls: list[Row], reasoning: str | None, parts: str | None, more: Row
@@ -265,21 +284,6 @@ def _places(steps: list[Any]) -> dict[tuple[Any, ...], list[int]]:
                 out[action, words].append(index)
             out[action,].append(index)
     return out
-
-
-def _calls(entry: Row) -> list[Row]:
-    out = []
-    for raw in items(entry.get("tool_calls")):
-        one = obj(raw)
-        inner = obj(one.get("function")) or one
-        out.append(call(one.get("id"), inner.get("name"), inner.get("arguments"), text(one.get("type"))))
-    return out
-
-
-def _action(step: Row) -> list[Row]:
-    """The action as a call of the shell it ran in, where the model wrote it as text."""
-    action = text(step.get("action"))
-    return [call(None, "bash", {"command": action}, "custom")] if action and action.strip() else []
 
 
 def _answered(entry: Row) -> str | None:

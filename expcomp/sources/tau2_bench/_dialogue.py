@@ -66,9 +66,11 @@ def read_dialogue(simulation: Row, model: str | None) -> tuple[Transcript, int]:
 
 def _flat(simulation: Row, talk: Dialogue) -> Iterator[Any]:
     """Messages in order, with the results of parallel calls apart; of a full-duplex run the turns of its ticks."""
-    messages = simulation.get("messages")
-    if messages is None and isinstance(simulation.get("ticks"), list):
-        messages = [m for tick in simulation["ticks"] for m in _tick(obj(tick))]
+    messages, ticks = simulation.get("messages"), simulation.get("ticks")
+    if messages is None and not isinstance(ticks, list | None):
+        talk.note("bad_transcript", f"expected a list of ticks, found {type(ticks).__name__}; read as empty")
+    elif messages is None and ticks is not None:
+        messages = [m for pos, tick in enumerate(ticks) for m in _tick(tick, pos, talk)]
         if messages:
             talk.note("from_ticks", "there are no messages; the turns were taken from the ticks", "info")
     if not isinstance(messages, list | None):
@@ -81,9 +83,14 @@ def _flat(simulation: Row, talk: Dialogue) -> Iterator[Any]:
             yield entry
 
 
-def _tick(tick: Row) -> Iterator[Any]:
+def _tick(raw: Any, pos: int, talk: Dialogue) -> Iterator[Any]:
+    tick = obj(raw)
+    if not isinstance(raw, dict):
+        talk.note("bad_message", f"tick {pos} is {type(raw).__name__}, expected an object; left out", pos=pos)
     for role, (chunk, calls, results) in zip(("assistant", "user"), _CALLED, strict=True):
         said = obj(tick.get(chunk))
+        if not isinstance(tick.get(chunk), dict | None) or not isinstance(said.get("content"), str | None):
+            talk.note("bad_message", f"{chunk} of tick {pos} holds no text; left out", pos=pos)
         made = items(tick.get(calls))
         if text(said.get("content")) or made:
             yield {"timestamp": tick.get("timestamp")} | said | {"role": role, "tool_calls": made}

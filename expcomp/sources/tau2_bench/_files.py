@@ -177,7 +177,11 @@ def _indexed(
     unit = head.unit
     uri = f"{unit.package_id}/{ref}" if unit.path.is_dir() else unit.package_id
     out = []
-    for pos, raw in _objects(batch, unit, items(document.get("simulation_index")), "entry of the index"):
+    index = document.get("simulation_index")
+    if not isinstance(index, list | None):
+        detail = f"simulation_index is {type(index).__name__}, expected a list; read as empty"
+        _tell(batch, unit, "bad_row", detail, uri=uri)
+    for pos, raw in _objects(batch, unit, items(index), "entry of the index"):
         if text(raw.get("id")) in seen:
             continue
         out.append(Simulation(raw, pos, f"index/{pos}", ref, uri, digest, indexed=True))

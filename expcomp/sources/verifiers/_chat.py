@@ -163,9 +163,7 @@ def as_messages(value: Any, role: str) -> list[Any]:
             if isinstance(parsed, list):
                 return parsed
         return [{"role": role, "content": value}]
-    if isinstance(value, dict):
-        return [value]
-    return items(value)
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def tool_schemas(value: Any) -> str | None:
