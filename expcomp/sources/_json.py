@@ -71,6 +71,9 @@ def _doubles(data: bytes, written: bytes) -> list[Problem]:
 
 def _lacks_keys(data: bytes, written: bytes) -> bool:
     """Whether `written`, made of what was read from `data`, may hold fewer keys than it."""
+    # A dropped key takes quotes with it; single bytes are counted five times faster than pairs.
+    if data.count(b'"') == written.count(b'"') and b"\\u0022" not in data:
+        return False
     # Inside texts a quote is escaped, so the two counts differ only by keys that were dropped or by an odd way of writing.
     return data.count(_KEY) + data.count(_SPACED_KEY) > written.count(_KEY) + written.count(_SPACED_KEY)
 
