@@ -81,11 +81,6 @@ class Look:
         """Keys of the objects at a place of the first record."""
         return self.shape.get(place, frozenset())
 
-    def any_row(self, *keys: str) -> bool:
-        """Whether one of the first records has all these keys."""
-        wanted = set(keys)
-        return wanted <= self.keys or any(wanted <= row.keys() for row in self.rows)
-
 
 class Records(Sequence[dict[str, Any]]):
     """Objects that are parsed one by one, as far as somebody looks."""

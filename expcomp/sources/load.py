@@ -14,7 +14,7 @@ from expcomp.io.progress import Progress
 from expcomp.sources._columns import frame_of
 from expcomp.sources._contract import Batch, Frames, ReadOptions, Unit
 from expcomp.sources.finish import settle_frames
-from expcomp.sources.registry import SOURCES, discover
+from expcomp.sources.registry import LARGE_BYTES, SOURCES, discover
 from expcomp.sources.surfaces import with_surfaces
 from expcomp.sources.traceset import TraceSet
 from expcomp.tables.core import CORE, DIAGNOSTICS
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from expcomp.sources.stream import Plan
 
 PathLike = str | Path
-
-HELD_BYTES = 256 << 20
-"""A load up to this size is held by `scan_traces`."""
 
 
 def find(
@@ -159,9 +156,9 @@ def scan_traces(
 ) -> TraceSet:
     """`read_traces` as LazyFrames.
 
-    A folder that `TraceSet.write` wrote is scanned without reading. Traces of up to 256 MB are read at once and kept. Of larger loads
-    steps and messages are never held: every query over them reads the files again, batch by batch, and `TraceSet.write` streams
-    them to disk in one pass, which is the thing to do first.
+    A folder that `TraceSet.write` wrote is scanned without reading. Other loads are read at the first query and kept, up to 256 MB. Of
+    larger ones steps and messages are never held: every query over them reads the files again, batch by batch, and `TraceSet.write`
+    streams them to disk in one pass, which is the thing to do first.
 
     Raises:
         SourceError: A path that does not exist, or nothing that a format recognises.
@@ -176,7 +173,7 @@ def scan_traces(
         return scan(given[0])
     plan = find_plan(given, format=format, options=read, processes=processes, progress=progress)
     packages = tuple(dict.fromkeys(u.package_id for u in plan.units))
-    if sum(u.size for u in plan.units) <= HELD_BYTES:
+    if sum(u.size for u in plan.units) <= LARGE_BYTES:
         return TraceSet(plan.run().frames(), packages=packages).lazy()
     return TraceSet(LazyTables(plan), packages=packages)
 

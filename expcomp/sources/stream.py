@@ -33,6 +33,9 @@ APART = frozenset({"claude_code", "codex"})
 REPEATED = ("tools", "system_prompt", "params")
 """Texts of attempts that are long and the same for many."""
 
+HELD_BYTES = 256 << 20
+"""A load up to this size is kept once it was read."""
+
 LARGE = ("steps", "messages")
 """Tables that are not held as a whole while a load is streamed."""
 
@@ -239,20 +242,25 @@ class Loaded:
 
 
 class LazyTables(Mapping[str, pl.LazyFrame]):
-    """Tables of a load that is too large to be held: each query over a large table reads the files again, batch by batch."""
+    """Tables of a load that is read when they are asked for.
+
+    Up to `HELD_BYTES` everything is kept from the first query on. Of larger loads steps and messages never are: each query over them
+    reads the files again, batch by batch.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self._keeps = sum(u.size for u in plan.units) <= HELD_BYTES
 
     @cached_property
-    def small(self) -> Loaded:
-        """The tables that are held, and how the large ones are finished; takes one pass over the files."""
-        return self.plan.run(keep=[name for name in CORE if name not in LARGE])
+    def held(self) -> Loaded:
+        """The tables that are kept, and how the others are finished; takes one pass over the files."""
+        return self.plan.run(keep=[name for name in CORE if self._keeps or name not in LARGE])
 
     def __getitem__(self, name: str) -> pl.LazyFrame:
         if name not in CORE:
             raise KeyError(name)
-        if name in LARGE:
+        if name in LARGE and not self._keeps:
             return register_io_source(partial(self._batches, name), schema=CORE[name].schema)
         return register_io_source(partial(self._held, name), schema=CORE[name].schema)
 
@@ -266,7 +274,7 @@ class LazyTables(Mapping[str, pl.LazyFrame]):
         self, name: str, columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, size: int | None
     ) -> Iterator[pl.DataFrame]:
         del size
-        yield _pushed(self.small.table(name), columns, predicate, rows)
+        yield _pushed(self.held.table(name), columns, predicate, rows)
 
     def _batches(
         self, name: str, columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, size: int | None
@@ -275,7 +283,7 @@ class LazyTables(Mapping[str, pl.LazyFrame]):
         left = rows
         for units in batches(ordered(self.plan.units)):
             parsed = parse_units(units, self.plan.options)[name]
-            frame = self.small.finished(name, parsed.lazy()).collect()
+            frame = self.held.finished(name, parsed.lazy()).collect()
             yield _pushed(frame, columns, predicate, left)
             if left is not None:
                 left -= frame.height

@@ -96,9 +96,12 @@ def with_surfaces(steps: pl.DataFrame) -> pl.DataFrame:
     steps = steps.with_columns(
         _tool=pl.when(open_).then(call.struct.field("name")),
         _arguments=pl.when(open_ & call.struct.field("arguments_ok")).then(call.struct.field("arguments")),
-    ).with_columns(_surface=by_tool("_tool"))
+    )
+    # Tools are few and steps are many: the rules run over each name once.
+    names = steps.select("_tool").drop_nulls().unique(maintain_order=True).with_columns(_surface=by_tool("_tool"))
+    steps = steps.join(names, on="_tool", how="left", maintain_order="left")
     found = pl.col("_surface").is_not_null()
-    detail = pl.coalesce(*(pl.when(pl.col("_surface") == s).then(_fields(f)) for s, f in ARGUMENTS.items()))
+    detail = pl.coalesce(*(pl.when(pl.col("_surface") == s).then(_fields(s, f)) for s, f in ARGUMENTS.items()))
     return steps.with_columns(
         tool=pl.coalesce("tool", "_tool"),
         surface=pl.coalesce("surface", pl.col("_surface").cast(v.SURFACE)),
@@ -108,11 +111,17 @@ def with_surfaces(steps: pl.DataFrame) -> pl.DataFrame:
     ).drop("_tool", "_arguments", "_surface")
 
 
-def _fields(fields: Mapping[str, tuple[str, ...]]) -> pl.Expr:
-    """JSON text of the fields that the call's arguments hold; absent ones are left out."""
+def _value(arguments: pl.Expr, key: str) -> pl.Expr:
+    """Value of a key as text; only what holds the word is parsed at all. A key spelled with escapes is not found."""
+    return pl.when(arguments.str.contains(f'"{key}"', literal=True)).then(arguments).str.json_path_match(f"$.{key}")
+
+
+def _fields(surface: str, fields: Mapping[str, tuple[str, ...]]) -> pl.Expr:
+    """JSON text of the fields that the arguments of a call on this surface hold; absent ones are left out."""
+    # Every branch of a condition is evaluated for every row; a null costs nothing to look into.
+    arguments = pl.when(pl.col("_surface") == surface).then("_arguments")
     values = {
-        name: pl.coalesce(*(pl.col("_arguments").str.json_path_match(f"$.{key}") for key in keys))
-        for name, keys in fields.items()
+        name: pl.coalesce(*(_value(arguments, key) for key in keys)) for name, keys in fields.items()
     }
     parts = [
         pl.when(value.is_not_null()).then(pl.struct(value.alias(name)).struct.json_encode().str.slice(1).str.head(-1))

@@ -129,7 +129,7 @@ class TraceSet:
         from expcomp.sources.stream import LazyTables
 
         head = f"<p>{escape(repr(self))}</p>"
-        if isinstance(self.tables, LazyTables) and "small" not in vars(self.tables):
+        if isinstance(self.tables, LazyTables) and "held" not in vars(self.tables):
             return head  # a look at it in a notebook must not read gigabytes
         parts = [head, _html(self.summary(), "Attempts")]
         skipped = self.skipped()

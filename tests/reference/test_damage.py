@@ -96,6 +96,8 @@ def told(frames):
 def test_a_file_that_is_cut_anywhere(tmp_path, sample, share):
     before = sample.before
     cut = sample.data[: int(share * len(sample.data))]
+    if sample in LINES and b"\n" in (cut[-1:], sample.data[len(cut) : len(cut) + 1]):
+        return  # a file that ends with a whole line is a whole file: nobody can tell
     after = load(tmp_path / "cut", sample.name, cut, sample.format)
     if cut.strip() != sample.data.strip() and content(before) - content(after):
         assert told(after), "something is gone and nothing says so"

@@ -102,7 +102,8 @@ def test_a_missing_table_is_named(runs, tmp_path):
 
 @pytest.fixture
 def tiny(monkeypatch):
-    monkeypatch.setattr(load, "HELD_BYTES", 0)
+    monkeypatch.setattr(load, "LARGE_BYTES", 0)
+    monkeypatch.setattr(stream, "HELD_BYTES", 0)
     monkeypatch.setattr(stream, "BATCH_BYTES", 400)
 
 
@@ -119,6 +120,16 @@ def test_a_load_that_is_streamed_holds_the_same_rows(runs, tmp_path, monkeypatch
         assert lazy[name].collect().equals(whole[name]), name
     same(xc.scan_traces(tmp_path / "out").collect(), lazy.collect())
     assert xc.scan_traces(tmp_path / "out").summary().equals(whole.summary())
+
+
+def test_a_load_of_medium_size_is_read_once_and_kept(runs, monkeypatch):
+    monkeypatch.setattr(load, "LARGE_BYTES", 0)
+    lazy = xc.scan_traces(runs, processes=1)
+    read = []
+    monkeypatch.setattr(stream, "parse", lambda job, parse=stream.parse: read.append(job) or parse(job))
+    assert lazy.steps.collect().height == lazy.steps.select(pl.len()).collect().item()
+    assert lazy.attempts.collect().height == 16
+    assert len(read) == 1
 
 
 def test_the_number_of_workers_does_not_show_in_the_output(runs, tmp_path, tiny):

@@ -6,7 +6,7 @@ import base64
 import io
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -49,10 +49,15 @@ def parquet_spans(path: Path, whole: int, part: int) -> list[tuple[tuple[int, in
 
 def parquet_rows(path: Path, span: tuple[int, int, int] | None, most: int | None) -> Iterator[Record]:
     """Rows as dicts, a batch of some megabytes at a time."""
+    with path.open("rb") as handle:
+        yield from stream_rows(handle if handle.seekable() else io.BytesIO(handle.read()), span, most)
+
+
+def stream_rows(handle: IO[bytes], span: tuple[int, int, int] | None, most: int | None) -> Iterator[Record]:
+    """The same of a file that is open, or of bytes."""
     import pyarrow.parquet as pq
 
-    with path.open("rb") as handle:
-        opened = pq.ParquetFile(handle if handle.seekable() else io.BytesIO(handle.read()))
+    with pq.ParquetFile(handle) as opened:
         about = opened.metadata
         groups = range(span[0], span[1]) if span else range(about.num_row_groups)
         size = sum(about.row_group(g).total_byte_size for g in groups)

@@ -60,6 +60,17 @@ def calls_of(raw: Any) -> tuple[list[Call], int]:
 
 def _call(entry: dict[str, Any]) -> Call:
     inner = entry.get("function")
+    if inner.__class__ is dict:
+        call_id, name, written = entry.get("id"), inner.get("name"), inner.get("arguments")
+        if call_id.__class__ is str and name.__class__ is str and written.__class__ is str:
+            kind = entry.get("type")
+            return (
+                call_id,
+                name,
+                written,
+                is_object_text(written),
+                _KINDS.get(kind, "function") if kind.__class__ is str else "function",
+            )
     if inner.__class__ is not dict:
         if isinstance(inner, str):
             inner = parsed(inner)

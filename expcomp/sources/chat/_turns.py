@@ -67,25 +67,50 @@ _KNOWN = frozenset(
     (*_CONTENT, *_REASONING, "role", "from", "name", "id", "tool_calls", "function_call", "tool_call_id", "timestamp")
 ) | {"model", "usage", "stop_reason", "finish_reason", "is_error", "error", "mask", "loss", "weight", "train"}
 _END, _BEGIN = "</think>", "<think>"
+_PLAIN = 3
+"""Keys of a turn that says no more than who, what, and which call."""
 
 
 def write(rows: ChatRows, raw: list[Any]) -> None:
     """Write the turns of a message list; what is no message leaves a note."""
     for pos, entry in enumerate(raw):
-        if entry.__class__ is dict and len(entry) == 2:
-            role, content = entry.get("role"), entry.get("content")
-            if content.__class__ is str and role.__class__ is str:
-                kind = ROLES.get(role)
-                if kind == "assistant":
-                    _think(rows, rows.act(content, []), content, None)
-                    continue
-                if kind == "user":
-                    rows.say("user", content, _origin(rows, content))
-                    continue
-                if kind == "system":
-                    rows.say("system", content, "harness")
-                    continue
-        _turn(rows, entry, pos)
+        if entry.__class__ is not dict or len(entry) > _PLAIN or not _plain_turn(rows, entry):
+            _turn(rows, entry, pos)
+
+
+def _plain_turn(rows: ChatRows, entry: dict[str, Any]) -> bool:
+    """Write a turn that has nothing but what nearly all turns have, in a third of the time; false leaves it to `_turn`."""
+    size, role, content = len(entry), entry.get("role"), entry.get("content")
+    kind = ROLES.get(role) if role.__class__ is str else None
+    if size == 2:
+        if content.__class__ is not str:
+            return False
+        if kind == "assistant":
+            rows.talk.stop_reason = None
+            _think(rows, rows.act(content, []), content, None)
+        elif kind == "user":
+            rows.say("user", content, _origin(rows, content))
+        elif kind == "system":
+            rows.say("system", content, "harness")
+        else:
+            return False
+        return True
+    if size == _PLAIN and kind == "tool":
+        call_id = entry.get("tool_call_id")
+        if call_id.__class__ is str and content.__class__ is str:
+            rows.result(call_id, content)
+            return True
+    elif size == _PLAIN and kind == "assistant" and "content" in entry and entry.get("tool_calls"):
+        if content is not None and content.__class__ is not str:
+            return False
+        calls, bad = calls_of(entry["tool_calls"])
+        if calls and not bad:
+            rows.talk.stop_reason = None
+            row = rows.act(content, calls)
+            if content is not None:
+                _think(rows, row, content, None)
+            return True
+    return False
 
 
 def is_message(entry: Any) -> bool:
