@@ -92,7 +92,9 @@ def show_formats(formats: dict[str, tuple[str, dict[str, str]]]) -> None:
     for name, (summary, carries) in formats.items():
         console.print(f"[bold]{name}[/bold]: ", end="")
         console.print(summary, markup=False)
-        console.print("    " + "; ".join(f"{k.replace('_', ' ')}: {v}" for k, v in carries.items()), markup=False)
+        told = "; ".join(f"{k.replace('_', ' ')}: {v}" for k, v in carries.items())
+        same = set(carries.values())
+        console.print(f"    {same.pop() if len(same) == 1 else told}", markup=False)
 
 
 _ENDS = ("limit", "agent_error", "infra_error", "cancelled", "running", "unknown")

@@ -208,7 +208,7 @@ def test_tools_are_kept_with_the_attempt(tmp_path):
     value["agent"] |= {"tool_definitions": tools, "extra": {"temperature": 0.7, "api_key": "sk"}}
     (attempt,) = load(tmp_path, value)["attempts"].to_dicts()
     assert attempt["has_tools"]
-    assert json.loads(attempt["metadata"])["tools"] == tools
+    assert json.loads(attempt["tools"]) == tools
     assert json.loads(attempt["params"]) == {"temperature": 0.7}
 
 

@@ -115,12 +115,21 @@ def test_forced_format(tmp_path):
         discover([tmp_path], format="nonsense")
 
 
-@pytest.mark.parametrize("name", ["harbor", "tau_bench", "atif"])
+CARRIED = ["system_prompt", "tools", "reasoning", "verdict", "trial", "tokens", "cost", "times", "token_ids"]
+
+
+@pytest.mark.parametrize("name", SOURCES)
 def test_every_source_says_what_it_carries(name):
     source = SOURCES[name]
     assert source.name == name
     assert source.summary
-    assert {"tokens", "verdict"} <= set(source.carries)
+    assert list(source.carries) == CARRIED
+    assert all(source.carries.values())
+
+
+def test_the_readme_has_a_line_for_each_format():
+    text = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    assert [name for name in SOURCES if f"| `{name}` |" not in text] == []
 
 
 def test_formats_mix_in_one_load(tmp_path):

@@ -27,7 +27,7 @@ class Atif:
     summary = "ATIF trajectories (Harbor adapters, Terminus, OpenHands): one JSON document"
     carries = {  # noqa: RUF012 - read only, by contract of the protocol
         "system_prompt": "as system step, if the adapter has it",
-        "tools": "agent.tool_definitions, few adapters; kept in attempts.metadata.tools",
+        "tools": "agent.tool_definitions, few adapters",
         "reasoning": "text",
         "verdict": "no",
         "trial": "no",
@@ -147,6 +147,7 @@ def _add(batch: Batch, document: Document, options: ReadOptions) -> None:
         has_compaction=document.trajectory.has_compaction,
         has_transcript=bool(transcript.messages),
         has_system_prompt=transcript.has_system_prompt() or options.system is not None,
+        tools=dump_json(agent["tool_definitions"]) if agent.get("tool_definitions") else None,
         has_tools=bool(agent.get("tool_definitions")) or options.tools is not None,
         trace_ref=unit.path.name,
         source_format="atif",
@@ -184,10 +185,8 @@ def params_text(extra: Any) -> str | None:
 
 
 def metadata(doc: dict[str, Any]) -> dict[str, Any]:
-    """What a document says beyond the columns; `tools` are the schemas of the agent's tools."""
-    agent = obj(doc.get("agent"))
+    """What a document says beyond the columns."""
     out = {
-        "tools": agent.get("tool_definitions"),
         "notes": doc.get("notes"),
         "final_metrics": doc.get("final_metrics"),
         "session_id": doc.get("session_id"),

@@ -132,6 +132,7 @@ def attempt(batch: Batch, trial: Trial, options: ReadOptions) -> Row:
         "has_compaction": any(t.has_compaction for _, _, t in trial.trajectories),
         "has_transcript": bool(trial.transcript.messages),
         "has_system_prompt": trial.transcript.has_system_prompt() or options.system is not None,
+        "tools": dump_json(tools) if tools else None,
         "has_tools": bool(tools) or options.tools is not None,
         "trace_ref": trial.trajectories[0][0] if trial.trajectories else None,
         "grade_ref": trial.reward_ref() if score.value is not None else None,
@@ -139,7 +140,7 @@ def attempt(batch: Batch, trial: Trial, options: ReadOptions) -> Row:
         "source_version": str(result["schema_version"]) if "schema_version" in result else None,
         "source_uri": trial.uri("result.json"),
         "source_digest": trial.digest,
-        "metadata": dump_json(_metadata(result, tools)),
+        "metadata": dump_json(_metadata(result)),
     }
 
 
@@ -274,7 +275,7 @@ def _params(config: Row) -> str | None:
     return dump_json(kept) if kept else None
 
 
-def _metadata(result: Row, tools: Any) -> Row:
+def _metadata(result: Row) -> Row:
     out = {k: redact(v) for k in _KEPT if (v := result.get(k)) is not None}
     for step in items(out.get("step_results")):
         obj(step).pop("exception_info", None)
@@ -283,4 +284,4 @@ def _metadata(result: Row, tools: Any) -> Row:
     environment = obj(obj(result.get("config")).get("environment"))
     if text(environment.get("type")):
         out["environment"] = environment["type"]
-    return out | ({"tools": tools} if tools else {})
+    return out

@@ -31,7 +31,7 @@ class Harbor:
     summary = "Harbor job, trial and task folders (Terminal-Bench 2 and others)"
     carries = {  # noqa: RUF012 - read only, by contract of the protocol
         "system_prompt": "as system step of the trajectory, if the adapter has it",
-        "tools": "few adapters; kept in attempts.metadata.tools",
+        "tools": "few adapters",
         "reasoning": "text",
         "verdict": "yes",
         "trial": "no; numbered by start time",

@@ -29,12 +29,15 @@ class Packages:
     name = "packages"
     summary = "workflow packages (folders, runs, releases, bundles): task, rubric, attempts, grades, feedback, loops"
     carries = {  # noqa: RUF012 - read only, by contract of the protocol
-        "system prompt": "in the trace",
-        "tool schemas": "no",
+        "system_prompt": "in the trace",
+        "tools": "no",
         "reasoning": "per step",
         "verdict": "grader and verifier",
-        "trials": "attempt kinds",
+        "trial": "attempt kinds",
         "tokens": "no",
+        "cost": "no",
+        "times": "some",
+        "token_ids": "no",
     }
 
     def claims_folder(self, folder: Path, names: frozenset[str]) -> bool:
