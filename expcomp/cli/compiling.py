@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -142,11 +141,7 @@ def _compile(
     from expcomp.io.documents import json_document
     from expcomp.io.progress import Progress
 
-    try:
-        report = compile_paths(paths, out, options=options, progress=Progress(show=not quiet), **more)
-    except KeyboardInterrupt:
-        print("expcomp: stopped; nothing was published", file=sys.stderr)
-        raise typer.Exit(130) from None
+    report = compile_paths(paths, out, options=options, progress=Progress(show=not quiet), **more)
     if as_json:
         print(json_document(report), end="")
     elif not quiet:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -48,10 +50,23 @@ looking.register(app)
 schema.register(app)
 
 
+class Stopped(BaseException):
+    """Ctrl-C. Not KeyboardInterrupt, which the command line library answers in its own words wherever it meets it."""
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped
+
+
 def main() -> None:
     """Run the command line; errors of ours are one message on stderr and an exit code."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)
     try:
         app()
+    except Stopped:
+        print("expcomp: stopped; nothing was published", file=sys.stderr)
+        sys.exit(130)
     except ExpcompError as error:
         print(f"expcomp: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,15 +66,11 @@ def read(
     options = read_options(
         tools=tools, system=system, arm=arm, task_id=task_id, trial=trial, score_scale=score_scale, config=config
     )
-    try:
-        ts = scan_traces(*paths, format=format_, options=options, processes=workers, progress=Progress(show=not quiet))
-        if out is not None:
-            ts.write(out, force=force)
-            ts = scan_traces(out)
-        summary, skipped = ts.summary(), ts.skipped()
-    except KeyboardInterrupt:
-        print("expcomp: stopped; nothing was published", file=sys.stderr)
-        raise typer.Exit(130) from None
+    ts = scan_traces(*paths, format=format_, options=options, processes=workers, progress=Progress(show=not quiet))
+    if out is not None:
+        ts.write(out, force=force)
+        ts = scan_traces(out)
+    summary, skipped = ts.summary(), ts.skipped()
     if as_json:
         print(json_document(_result(summary.to_dicts(), skipped.to_dicts(), len(ts.packages), out)), end="")
     elif not quiet:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext, ForkServerContext, ForkServerProcess
+from types import FrameType
 from typing import Any, TypeVar
 
 from expcomp.errors import InternalError
@@ -61,21 +62,19 @@ def workers(count: int) -> Iterator[Workers]:
     if count <= 1:
         yield Workers(None)
         return
-    with _one_thread():
-        executor = ProcessPoolExecutor(count, mp_context=_context(), initializer=_settle)
-        for _ in range(count):
-            executor.submit(os.getpid)  # they start now, while the setting above holds
+    executor = None
     try:
+        with _one_thread():
+            executor = ProcessPoolExecutor(count, mp_context=_context(), initializer=_settle)
+            for _ in range(count):
+                executor.submit(os.getpid)  # they start now, while the setting above holds
         yield Workers(executor)
-    except BaseException:
-        executor.shutdown(wait=False, cancel_futures=True)
+    finally:
+        # With all results in, nothing is lost by not waiting for the workers to tidy up; without, they must not go on.
+        if executor is not None:
+            executor.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():
             process.terminate()
-        raise
-    # All results are in: nothing is lost by not waiting for the workers to tidy up.
-    executor.shutdown(wait=False, cancel_futures=True)
-    for process in multiprocessing.active_children():
-        process.terminate()
 
 
 def prepare() -> None:
@@ -118,16 +117,36 @@ def _one_thread() -> Iterator[None]:
     """Processes started inside run Polars on one thread each, and leave Ctrl-C to the caller from their first moment."""
     before = os.environ.get("POLARS_MAX_THREADS")
     os.environ["POLARS_MAX_THREADS"] = "1"
-    # A blocked signal stays blocked in what is started; here it waits and comes when the block ends.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        with _later():
+            yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if before is None:
             del os.environ["POLARS_MAX_THREADS"]
         else:
             os.environ["POLARS_MAX_THREADS"] = before
+
+
+@contextmanager
+def _later() -> Iterator[None]:
+    """Ctrl-C inside the block comes when it ends: a process that is half started cannot be ended, and would say so at length."""
+    # The tracker of resources, which is started with the first process, would lift the block: it has to be there before.
+    resource_tracker.ensure_running()
+    came: list[tuple[int, FrameType | None]] = []
+    handler = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread() and callable(handler)
+    # Blocked, so that it stays blocked in what is started; and noted, since other threads of this process still take it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    if ours:
+        signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if came and callable(handler):
+            handler(*came[0])
 
 
 def _settle() -> None:
