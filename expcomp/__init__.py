@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from expcomp.errors import ExpcompError
     from expcomp.sources._contract import ReadOptions
     from expcomp.sources.load import read_traces, scan_traces
+    from expcomp.sources.rules import Rules, read_rules
     from expcomp.sources.traceset import TraceSet
     from expcomp.tables.models import model, validate
 
@@ -25,12 +26,14 @@ __all__ = [
     "CompileOptions",
     "ExpcompError",
     "ReadOptions",
+    "Rules",
     "TraceSet",
     "__version__",
     "compile",
     "compile_paths",
     "model",
     "open_compilation",
+    "read_rules",
     "read_traces",
     "scan_traces",
     "validate",
@@ -42,11 +45,13 @@ _HOMES = {
     "CompileOptions": "expcomp.config",
     "ExpcompError": "expcomp.errors",
     "ReadOptions": "expcomp.sources._contract",
+    "Rules": "expcomp.sources.rules",
     "TraceSet": "expcomp.sources.traceset",
     "compile": "expcomp.compiler.compilation",
     "compile_paths": "expcomp.compiler.build",
     "model": "expcomp.tables.models",
     "open_compilation": "expcomp.compiler.compilation",
+    "read_rules": "expcomp.sources.rules",
     "read_traces": "expcomp.sources.load",
     "scan_traces": "expcomp.sources.load",
     "validate": "expcomp.tables.models",

@@ -27,6 +27,7 @@ from expcomp.io.sinks import write_part
 from expcomp.rows.registry import ROW_FAMILIES
 from expcomp.sources._contract import Found, ReadOptions
 from expcomp.sources.load import discovery_frame, find
+from expcomp.sources.rules import Rules
 from expcomp.tables._spec import SCHEMA_VERSION
 from expcomp.tables.core import CORE
 from expcomp.tables.envelope import HASH_EXCLUDE
@@ -201,6 +202,8 @@ def _manifest(
         for n in ("tools", "system", "arm", "task_id", "trial", "score_scale")
         if getattr(read, n) is not None
     }
+    if read.rules != Rules():
+        supplied["rules_changed"] = read.rules.changed()
     return {
         "expcomp": __version__,
         "polars": pl.__version__,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,21 @@ class Rules:
             return UNKNOWN, True
         known = self.statuses.get(format_name, {}).get(word)
         return (known, True) if known is not None else (UNKNOWN, False)
+
+    def changed(self) -> dict[str, Any]:
+        """What differs from the built-in tables, as plain values for a manifest."""
+        plain = Rules()
+        statuses = {
+            f"{name}/{word}": asdict(meaning)
+            for name, words in self.statuses.items()
+            for word, meaning in words.items()
+            if plain.statuses.get(name, {}).get(word) != meaning
+        }
+        return {
+            "errors": {n: asdict(m) for n, m in self.errors.items() if plain.errors.get(n) != m},
+            "status": statuses,
+            "score": {n: asdict(s) for n, s in self.scores.items()},
+        }
 
 
 def read_rules(path: str | Path) -> Rules:

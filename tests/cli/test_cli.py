@@ -410,6 +410,18 @@ def test_options_of_reading_come_from_files_too(traces: Path, tmp_path: Path) ->
     assert (row["has_tools"], row["has_system_prompt"]) == (True, True)
 
 
+def test_what_the_rules_change_is_in_the_manifest(traces: Path, tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("[score]\ntau_bench = { min = 0, max = 2 }")
+    args = ["compile", str(traces), "--out", str(tmp_path / "out"), "--config", str(tmp_path / "rules.toml"), "--quiet"]
+    assert CliRunner().invoke(app, args).exit_code == 0
+    options = json.loads((tmp_path / "out/manifest.json").read_text("utf-8"))["options"]
+    assert options["rules_changed"] == {
+        "errors": {},
+        "status": {},
+        "score": {"tau_bench": {"low": 0.0, "high": 2.0, "passes": None}},
+    }
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
