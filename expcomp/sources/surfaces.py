@@ -120,9 +120,7 @@ def _fields(surface: str, fields: Mapping[str, tuple[str, ...]]) -> pl.Expr:
     """JSON text of the fields that the arguments of a call on this surface hold; absent ones are left out."""
     # Every branch of a condition is evaluated for every row; a null costs nothing to look into.
     arguments = pl.when(pl.col("_surface") == surface).then("_arguments")
-    values = {
-        name: pl.coalesce(*(_value(arguments, key) for key in keys)) for name, keys in fields.items()
-    }
+    values = {name: pl.coalesce(*(_value(arguments, key) for key in keys)) for name, keys in fields.items()}
     parts = [
         pl.when(value.is_not_null()).then(pl.struct(value.alias(name)).struct.json_encode().str.slice(1).str.head(-1))
         for name, value in values.items()

@@ -4,6 +4,7 @@ import copy
 import json
 from pathlib import Path
 
+import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -329,6 +330,105 @@ def test_what_is_claimed(tmp_path):
     assert not asks({"type": "user", "traceId": "x", "startTime": "y"})
     assert not asks({"trace": {}, "messages": []})
     assert not asks({"run_type": "llm", "trace_id": "x", "dotted_order": "y"})
+
+
+def same(frames, other):
+    """What is said and graded is equal, wherever it stood."""
+    assert frames["attempts"].height == other["attempts"].height > 0
+    for name in ("messages", "steps", "grades"):
+        mine, others = (f[name].drop("attempt_id", "source_ref", strict=False) for f in (frames, other))
+        assert mine.to_dicts() == others.to_dicts(), name
+    kept = [
+        "n_steps",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+        "model",
+        "agent",
+        "tools",
+        "params",
+        "status",
+        "started_at",
+    ]
+    assert frames["attempts"].select(kept).equals(other["attempts"].select(kept))
+
+
+def cells(rows):
+    """Rows as the batch export writes them: JSON text for what is no text, and nothing for null."""
+
+    def cell(value):
+        return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+    columns = list(dict.fromkeys(k for r in rows for k in r))
+    return pl.DataFrame({c: [cell(r.get(c)) for r in rows] for c in columns})
+
+
+def graded(rows):
+    kept = (
+        "id",
+        "traceId",
+        "name",
+        "value",
+        "dataType",
+        "stringValue",
+        "source",
+        "comment",
+        "timestamp",
+        "observationId",
+    )
+    return [{k: r.get(k) for k in kept} for r in rows]
+
+
+def test_observations_in_csv_say_what_the_trace_says(tmp_path):
+    extra = {"traceName": "run", "userId": "u-1", "traceTags": ["arm:blue"], "toolDefinitions": [], "totalCost": 0.5}
+    rows = [o | extra | {"metadata": {"task": "t-1"}} for o in dialogue()]
+    scores = [score(), score("success", 1, dataType="BOOLEAN", stringValue="True", observationId="g2")]
+    (tmp_path / "json").mkdir()
+    options = ReadOptions(task_id="task", arm="arm")
+    record = document(rows, scores, tags=["arm:blue"], userId="u-1")
+    whole = load(tmp_path / "json", record, options=options)
+    folder = tmp_path / "csv"
+    folder.mkdir()
+    cells(rows).write_csv(folder / "observations.csv", quote_style="always")
+    cells(graded(scores)).write_csv(folder / "scores.csv")
+    frames = read_frames([folder], options=options)
+    same(frames, whole)
+    assert frames["attempts"].select("source_format", "task_id", "arm", "score").row(0) == (
+        "langfuse",
+        "t-1",
+        "blue",
+        0.5,
+    )
+    metadata = json.loads(frames["attempts"]["metadata"][0])
+    assert (metadata["user"], metadata["name"]) == ("u-1", "run")
+    assert codes(frames) == codes(whole)
+
+
+def test_usage_in_cells_of_older_exports_is_numbers(tmp_path):
+    old = {"usageDetails": None, "costDetails": None, "promptTokens": 10, "completionTokens": 2, "totalCost": 0.5}
+    cells([observation("root", "SPAN"), generation("g1", [ASK], SAY, **old)]).write_csv(tmp_path / "x.csv")
+    frames = read_frames([tmp_path / "x.csv"])
+    assert frames["attempts"].select("input_tokens", "output_tokens", "cost_usd").rows() == [(10, 2, 0.5)]
+
+
+def test_tools_in_the_metadata_count_when_the_column_of_tools_is_empty(tmp_path):
+    schema = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    meta = {"attributes": {"gen_ai.tool.definitions": json.dumps([schema])}}
+    rows = [observation("root", "SPAN"), generation("g1", [ASK], SAY, metadata=meta, toolDefinitions={})]
+    cells(rows).write_csv(tmp_path / "x.csv")
+    assert json.loads(read_frames([tmp_path / "x.csv"])["attempts"]["tools"][0]) == [schema]
+
+
+def test_which_tables_are_claimed(tmp_path):
+    def asks(table):
+        path = tmp_path / "x.csv"
+        table.write_csv(path)
+        return SOURCES["langfuse"].claims_file(Look(path, path.read_bytes()))
+
+    assert asks(cells(dialogue()))
+    assert asks(cells(graded([score()])))
+    assert not asks(pl.DataFrame({"traceId": ["x"], "type": ["SPAN"]}))
+    assert not asks(pl.DataFrame({"id": ["x"], "text": ["traceId,type,startTime"]}))
 
 
 ATOMS = st.sampled_from([None, 0, -1, 2**70, 1.5, True, "", "x", "[{", "{}", [], {}, [[]], [{}], {"a": []}])

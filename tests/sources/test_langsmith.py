@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import copy
 import json
+from datetime import datetime
 from pathlib import Path
 
+import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -247,6 +249,91 @@ def test_what_is_claimed(tmp_path):
     assert asks({"post": dialogue()})
     assert not asks({"run_id": "x", "messages": []})
     assert not asks({"type": "GENERATION", "traceId": "x"})
+
+
+def same(frames, other):
+    """What is said and graded is equal, wherever it stood."""
+    assert frames["attempts"].height == other["attempts"].height > 0
+    for name in ("messages", "steps", "grades"):
+        mine, others = (f[name].drop("attempt_id", "source_ref", strict=False) for f in (frames, other))
+        assert mine.to_dicts() == others.to_dicts(), name
+    kept = [
+        "n_steps",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+        "model",
+        "agent",
+        "tools",
+        "params",
+        "status",
+        "started_at",
+    ]
+    assert frames["attempts"].select(kept).equals(other["attempts"].select(kept))
+
+
+def exported(records):
+    """Runs as rows of the bulk export: objects as JSON text, times as times, and every column in every row."""
+    rows = [
+        {"parent_run_id": None, "error": None, "status": None, "tags": ["arm:blue"], "is_root": False} | r
+        for r in records
+    ]
+    texts = ("inputs", "outputs", "extra", "tags")
+    rows = [{k: json.dumps(v) if k in texts else v for k, v in r.items()} for r in rows]
+    return pl.DataFrame(rows, infer_schema_length=None).with_columns(
+        pl.Series("start_time", [datetime.fromisoformat(r["start_time"]) for r in rows]),
+        pl.Series("end_time", [datetime.fromisoformat(r["end_time"]) for r in rows]),
+    )
+
+
+def test_the_bulk_export_says_what_the_runs_say(tmp_path):
+    runs = [r | {"status": "success", "tags": ["arm:blue"]} for r in dialogue()]
+    runs[1] |= {"total_tokens": 12, "prompt_tokens": 10, "completion_tokens": 2, "total_cost": 0.25}
+    rows = load(tmp_path, *runs, options=ReadOptions(task_id="task", arm="arm"))
+    table = exported(runs)
+    table.write_parquet(tmp_path / "export.parquet")
+    table.with_columns(pl.col("start_time", "end_time").dt.to_string("iso")).write_csv(tmp_path / "export.csv")
+    for name in ("export.parquet", "export.csv"):
+        frames = read_frames([tmp_path / name], options=ReadOptions(task_id="task", arm="arm"))
+        same(frames, rows)
+        assert frames["attempts"].select("source_format", "task_id", "arm", "run_id", "cost_usd").row(0) == (
+            "langsmith", "t-1", "blue", "project", 0.25,
+        )  # fmt: skip
+        assert codes(frames) == codes(rows)
+
+
+def test_feedback_in_lines_grades_runs_of_the_bulk_export(tmp_path):
+    save(tmp_path, feedback(), name="feedback.jsonl")
+    exported(dialogue()).write_parquet(tmp_path / "export.parquet")
+    frames = read_frames([tmp_path])
+    assert frames["attempts"].select("score", "grade_ref").rows() == [(1.0, "feedback.jsonl")]
+
+
+def test_which_tables_are_claimed(tmp_path):
+    def asks(table):
+        path = tmp_path / "x.parquet"
+        table.write_parquet(path)
+        return SOURCES["langsmith"].claims_file(Look(path, path.read_bytes()))
+
+    assert asks(exported(dialogue()))
+    assert not asks(pl.DataFrame({"run_id": ["x"], "key": ["y"], "score": [1.0], "messages": ["[]"]}))
+
+
+def test_text_in_a_table_that_is_not_utf8_is_reported(tmp_path):
+    path = tmp_path / "export.parquet"
+    exported([r | {"name": "HELPERHELPER"} for r in dialogue()]).write_parquet(
+        path, compression="uncompressed", statistics=False
+    )
+    path.write_bytes(path.read_bytes().replace(b"HELPERHELPER", b"HELPER\xffELPER"))
+    frames = read_frames([path])
+    assert frames["attempts"].is_empty()
+    assert "bad_parquet" in codes(frames)
+
+
+def test_a_table_without_rows_is_reported(tmp_path):
+    exported(dialogue()).clear().write_parquet(tmp_path / "export.parquet")
+    frames = read_frames([tmp_path / "export.parquet"])
+    assert "empty_file" in codes(frames)
 
 
 ATOMS = st.sampled_from([None, 0, -1, 2**70, 1.5, True, "", "x", "[{", "{}", [], {}, [[]], [{}], {"a": []}])

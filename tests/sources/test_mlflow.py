@@ -5,6 +5,8 @@ import copy
 import json
 from pathlib import Path
 
+import polars as pl
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -226,6 +228,87 @@ def test_what_is_claimed(tmp_path):
     assert not asks({"info": {"mini_version": "1"}, "data": {}})
     assert not asks({"spans": [{"span_id": "x", "attributes": {}}]})
     assert not asks({"trace": {"id": "x"}, "observations": []})
+
+
+def same(frames, other):
+    """What is said and graded is equal, wherever it stood."""
+    assert frames["attempts"].height == other["attempts"].height > 0
+    for name in ("messages", "steps", "grades"):
+        mine, others = (f[name].drop("attempt_id", "source_ref", strict=False) for f in (frames, other))
+        assert mine.to_dicts() == others.to_dicts(), name
+    kept = [
+        "n_steps",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+        "model",
+        "agent",
+        "tools",
+        "params",
+        "status",
+        "started_at",
+    ]
+    assert frames["attempts"].select(kept).equals(other["attempts"].select(kept))
+
+
+def row(record, *, nested):
+    """A trace as a row of `search_traces`; nested spans are what pandas holds, the trace as text what Spark can hold."""
+    info, spans = record["info"], record["data"]["spans"]
+    kept = {k: info[k] for k in ("trace_id", "state", "trace_metadata", "tags", "assessments")}
+    kept |= {"request": {"task": "t-1"}, "response": "A pen.", "execution_duration": 12, "spans": spans}
+    if nested:
+        return kept
+    return {k: json.dumps(v) if isinstance(v, dict | list) else v for k, v in kept.items()} | {
+        "trace": json.dumps(record)
+    }
+
+
+@pytest.mark.parametrize("nested", [True, False])
+@pytest.mark.parametrize("name", ["frame.parquet", "frame.jsonl"])
+def test_a_frame_says_what_the_traces_say(tmp_path, name, nested):
+    records = [trace(assessments=[assessment(), assessment("style", 0.5, span_id=coded(4))])]
+    records.append(copy.deepcopy(records[0]))
+    records[1]["info"] |= {"trace_id": "tr-2", "tags": {"task": "t-1", "arm": "blue", "n": "3"}}
+    options = ReadOptions(task_id="task", arm="arm", trial="n")
+    whole = load(tmp_path, *records, options=options)
+    rows = [row(r, nested=nested) for r in records]
+    path = tmp_path / name
+    if name.endswith("parquet"):
+        pl.DataFrame(rows, infer_schema_length=None).write_parquet(path)
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)))
+    frames = read_frames([path], options=options)
+    same(frames, whole)
+    assert frames["attempts"].select("source_format", "trace_id", "task_id", "arm", "trial", "score").rows() == [
+        ("mlflow", "tr-1", "t-1", "blue", 2, 1.0),
+        ("mlflow", "tr-2", "t-1", "blue", 3, 1.0),
+    ]
+    assert codes(frames) == codes(whole)
+
+
+def test_a_frame_of_the_second_version_and_spans_as_texts(tmp_path):
+    old = {"request_id": "tr-1", "status": "TraceStatus.OK", "execution_time_ms": 5, "request_metadata": {"a": "b"}}
+    pl.DataFrame([old | {"spans": list(map(json.dumps, dialogue()))}]).write_parquet(tmp_path / "frame.parquet")
+    frames = read_frames([tmp_path / "frame.parquet"])
+    assert frames["attempts"].select("trace_id", "status", "n_steps").rows() == [("tr-1", "completed", 2)]
+
+
+def test_a_frame_without_spans_gives_no_attempt_and_says_so(tmp_path):
+    bare = row(trace(), nested=True) | {"spans": []}
+    (tmp_path / "frame.jsonl").write_text(json.dumps(bare))
+    frames = read_frames([tmp_path / "frame.jsonl"])
+    assert frames["attempts"].is_empty()
+    assert "bad_record" in codes(frames)
+
+
+def test_which_tables_are_claimed(tmp_path):
+    def asks(table):
+        path = tmp_path / "x.parquet"
+        table.write_parquet(path)
+        return SOURCES["mlflow"].claims_file(Look(path, path.read_bytes()))
+
+    assert asks(pl.DataFrame([row(trace(), nested=False)]))
+    assert not asks(pl.DataFrame({"trace_id": ["x"], "trace": ["[]"], "messages": ["[]"]}))
 
 
 ATOMS = st.sampled_from([None, 0, -1, 2**70, 1.5, True, "", "x", "[{", "{}", [], {}, [[]], [{}], {"a": []}])

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import copy
 import json
+import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -202,6 +206,250 @@ def test_what_is_claimed(tmp_path):
     assert not asks({"attributes": {"openinference.span.kind": "LLM"}})
 
 
+def same(frames, other):
+    """What is said and graded is equal, wherever it stood."""
+    assert frames["attempts"].height == other["attempts"].height > 0
+    for name in ("messages", "steps", "grades"):
+        mine, others = (f[name].drop("attempt_id", "source_ref", strict=False) for f in (frames, other))
+        assert mine.to_dicts() == others.to_dicts(), name
+    kept = [
+        "n_steps",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+        "model",
+        "agent",
+        "tools",
+        "params",
+        "status",
+        "started_at",
+    ]
+    assert frames["attempts"].select(kept).equals(other["attempts"].select(kept))
+
+
+def nested(attrs):
+    """Attributes as Phoenix keeps them: objects in objects, and lists where keys are numbers."""
+
+    def lists(node):
+        if not isinstance(node, dict):
+            return node
+        if node and all(k.isdigit() for k in node):
+            return [lists(node[k]) for k in sorted(node, key=int)]
+        return {k: lists(v) for k, v in node.items()}
+
+    tree = {}
+    for key, value in attrs.items():
+        *path, last = key.split(".")
+        node = tree
+        for part in path:
+            node = node.setdefault(part, {})
+        node[last] = json.loads(value) if key == "metadata" else value
+    return lists(tree)
+
+
+def plain(one):
+    """Attributes of an OTLP span."""
+
+    def value(raw):
+        ((kind, inner),) = raw.items()
+        return (
+            [value(v) for v in inner["values"]] if kind == "arrayValue" else int(inner) if kind == "intValue" else inner
+        )
+
+    return {a["key"]: value(a["value"]) for a in one["attributes"]}
+
+
+def moment(nano):
+    return datetime.fromtimestamp(int(nano) // 10**9, UTC).replace(microsecond=int(nano) % 10**9 // 1000)
+
+
+def phoenix(one):
+    """The span as Phoenix gives it out."""
+    attrs = plain(one)
+    status = one["status"]
+    return {
+        "id": "U3Bhbjox",
+        "name": one["name"],
+        "context": {"trace_id": one["traceId"], "span_id": one["spanId"]},
+        "span_kind": attrs.pop("openinference.span.kind"),
+        "parent_id": one.get("parentSpanId"),
+        "start_time": moment(one["startTimeUnixNano"]).isoformat(),
+        "end_time": moment(one["endTimeUnixNano"]).isoformat(),
+        "status_code": {2: "ERROR", 1: "OK"}.get(status.get("code"), "UNSET"),
+        "status_message": status.get("message", ""),
+        "attributes": nested(attrs),
+        "events": [
+            {
+                "name": e["name"],
+                "timestamp": moment(one["endTimeUnixNano"]).isoformat(),
+                "attributes": {a["key"]: a["value"]["stringValue"] for a in e["attributes"]},
+            }
+            for e in one.get("events", [])
+        ],
+    }
+
+
+def row(one):
+    """The span as a row of a frame: one column an attribute of the conventions, the keys of messages flat."""
+
+    def flatten(node, path=""):
+        inner = {f"{path}{k}": v for k, v in node.items()}
+        out = {}
+        for key, value in inner.items():
+            if isinstance(value, dict) and not key.endswith("metadata"):
+                out |= flatten(value, f"{key}.")
+            elif isinstance(value, list) and value and isinstance(value[0], dict):
+                out[key] = [flatten(v) for v in value]
+            else:
+                out[key] = value
+        return out
+
+    kept = {k: v for k, v in one.items() if k not in ("id", "context", "attributes")}
+    kept |= {"context.span_id": one["context"]["span_id"], "context.trace_id": one["context"]["trace_id"]}
+    return kept | {f"attributes.{k}": v for k, v in flatten(one["attributes"]).items()}
+
+
+def frame(rows):
+    columns = list(dict.fromkeys(k for r in rows for k in r))
+    out = pl.DataFrame({c: [r.get(c) for r in rows] for c in columns}, strict=False)
+    return out.with_columns(pl.col("start_time", "end_time").str.to_datetime(time_zone="UTC"))
+
+
+def as_cells(rows, write):
+    columns = list(dict.fromkeys(k for r in rows for k in r))
+    held = {c: [write(v) if isinstance(v := r.get(c), list | dict) else v for r in rows] for c in columns}
+    return pl.DataFrame({c: [None if v is None else str(v) for v in values] for c, values in held.items()})
+
+
+ROOT = {"metadata": json.dumps({"task": "t-1", "n": 1}), "tag.tags": ["arm:blue", "shop"], "session.id": "s-1"}
+
+
+def failed():
+    spans = dialogue(**ROOT)
+    attrs = [
+        {"key": k, "value": {"stringValue": v}} for k, v in (("exception.type", "KeyError"), ("exception.message", "n"))
+    ]
+    spans[0] |= {
+        "status": {"code": 2, "message": "KeyError: n"},
+        "events": [{"name": "exception", "attributes": attrs}],
+    }
+    return spans
+
+
+def test_span_json_of_phoenix_says_what_the_otlp_spans_say(tmp_path):
+    otlp = load(tmp_path, *failed())
+    spans = [phoenix(s) for s in failed()]
+    (tmp_path / "spans.jsonl").unlink()
+    for name, content in (
+        ("list.json", json.dumps(spans)),
+        ("lines.jsonl", "\n".join(map(json.dumps, spans))),
+        ("answer.json", json.dumps({"data": spans, "next_cursor": None})),
+        ("trace.json", json.dumps({"traceId": TRACE, "spans": spans})),
+    ):
+        path = tmp_path / name
+        path.write_text(content)
+        frames = read_frames([path], options=ReadOptions(task_id="task", arm="arm", trial="n"))
+        same(frames, otlp)
+        assert frames["attempts"].select("source_format", "task_id", "arm", "trial", "error_type").row(0) == (
+            "openinference", "t-1", "blue", 1, "KeyError",
+        )  # fmt: skip
+        assert codes(frames) == codes(otlp)
+
+
+def test_a_frame_of_phoenix_says_what_the_otlp_spans_say(tmp_path):
+    otlp = load(tmp_path, *failed())
+    rows = [row(phoenix(s)) for s in failed()]
+    whole = frame(rows)
+    whole.write_parquet(tmp_path / "frame.parquet")
+    whole.with_columns(pl.col("start_time", "end_time").dt.epoch("ms")).write_ndjson(tmp_path / "frame.jsonl")
+    as_cells(rows, json.dumps).write_csv(tmp_path / "json.csv")
+    as_cells(rows, repr).write_csv(tmp_path / "python.csv")
+    with zipfile.ZipFile(tmp_path / "frame.zip", "w") as archive:
+        archive.write(tmp_path / "frame.parquet", "inner/frame.parquet")
+    for name in ("frame.parquet", "frame.jsonl", "json.csv", "python.csv", "frame.zip"):
+        frames = read_frames([tmp_path / name], options=ReadOptions(task_id="task", arm="arm", trial="n"))
+        same(frames, otlp)
+        assert frames["attempts"].select("source_format", "task_id", "arm", "trial").row(0) == (
+            "openinference", "t-1", "blue", 1,
+        )  # fmt: skip
+        assert codes(frames) == codes(otlp), name
+
+
+def test_a_frame_whose_attributes_were_dropped_has_no_content_and_the_report_says_what_helps(tmp_path):
+    dropped = ("attributes.llm.input_messages", "attributes.llm.output_messages", "attributes.input.value")
+    rows = [{k: v for k, v in row(phoenix(s)).items() if k not in dropped} for s in dialogue()]
+    frame(rows).write_parquet(tmp_path / "frame.parquet")
+    frames = read_frames([tmp_path / "frame.parquet"])
+    assert frames["attempts"]["n_steps"].to_list() == [2]
+    (said,) = frames["diagnostics"].filter(code="no_content")["detail"]
+    assert "phoenix#10753" in said
+
+
+def test_the_span_id_may_be_the_index_of_the_frame(tmp_path):
+    rows = [row(phoenix(s)) for s in dialogue()]
+    frame(rows).rename({"context.span_id": "__index_level_0__"}).write_parquet(tmp_path / "frame.parquet")
+    assert read_frames([tmp_path / "frame.parquet"])["attempts"]["n_steps"].to_list() == [2]
+
+
+def test_times_of_a_frame_without_a_zone_are_reported_once(tmp_path):
+    rows = [row(phoenix(s)) for s in dialogue()]
+    bare = frame(rows).with_columns(pl.col("start_time", "end_time").dt.replace_time_zone(None))
+    bare.write_parquet(tmp_path / "frame.parquet")
+    frames = read_frames([tmp_path / "frame.parquet"])
+    assert frames["diagnostics"]["code"].to_list().count("naive_time") == 1
+
+
+def test_spans_of_a_frame_without_ids_are_reported(tmp_path):
+    rows = [row(phoenix(s)) for s in dialogue()]
+    rows[2] |= {"context.span_id": None}
+    rows[3] |= {"context.trace_id": None}
+    frame(rows).write_parquet(tmp_path / "frame.parquet")
+    frames = read_frames([tmp_path / "frame.parquet"])
+    assert frames["attempts"]["n_steps"].to_list() == [1]
+    assert frames["diagnostics"].filter(pl.col("code").is_in(["bad_span", "bad_record"]))["source_pos"].to_list() == [
+        2,
+        3,
+    ]
+
+
+@pytest.mark.parametrize("keep", [0.2, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("name", ["frame.parquet", "frame.csv"])
+def test_a_table_that_is_cut_is_reported(tmp_path, name, keep):
+    rows = [row(phoenix(s)) for s in dialogue()]
+    path = tmp_path / name
+    frame(rows).write_parquet(path) if name.endswith("parquet") else as_cells(rows, json.dumps).write_csv(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * keep)])
+    frames = read_frames([path], format="openinference")
+    assert frames["attempts"].height + frames["diagnostics"].height > 0
+    assert name.endswith("csv") or "bad_parquet" in codes(frames)
+
+
+def test_rows_of_a_broken_csv_that_are_whole_are_read(tmp_path):
+    rows = [row(phoenix(s)) for s in dialogue()]
+    path = tmp_path / "frame.csv"
+    as_cells(rows, json.dumps).write_csv(path)
+    path.write_text(path.read_text() + 'one,two\n"thr')
+    frames = read_frames([path])
+    assert frames["attempts"]["n_steps"].to_list() == [2]
+    assert frames["diagnostics"].filter(code="bad_row")["source_pos"].to_list() == [4, 5]
+
+
+def test_which_tables_are_claimed(tmp_path):
+    def asks(table, name="x.parquet"):
+        path = tmp_path / name
+        table.write_parquet(path) if name.endswith("parquet") else table.write_csv(path)
+        return SOURCES["openinference"].claims_file(Look(path, path.read_bytes()))
+
+    rows = [row(phoenix(s)) for s in dialogue()]
+    assert asks(frame(rows))
+    assert asks(as_cells(rows, json.dumps), "x.csv")
+    assert not asks(pl.DataFrame({"trace_id": ["x"], "messages": ["[]"]}))
+    assert not asks(pl.DataFrame({"trace_id": ["x"], "span_kind": ["LLM"]}), "x.csv")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing else")
+    assert not SOURCES["openinference"].claims_file(Look(tmp_path / "broken.parquet", b"PAR1 and nothing else"))
+
+
 ATOMS = st.sampled_from([None, 0, -1, 2**70, 1.5, True, "", "x", "[{", "{}", [], {}, [[]], [{}], {"a": []}])
 
 
@@ -227,3 +475,21 @@ def test_any_change_of_a_record_gives_no_exception_and_no_silence(tmp_path, data
     assert frames["attempts"].height + frames["diagnostics"].height > 0
     for name, frame in frames.items():
         assert frame.schema == CORE[name].schema
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_change_of_a_span_of_phoenix_gives_no_exception_and_no_silence(tmp_path, data):
+    kind = data.draw(st.sampled_from([phoenix, lambda s: row(phoenix(s))]))
+    records = copy.deepcopy([kind(s) for s in failed()])
+    path = data.draw(st.sampled_from([p for p in places(records) if p]))
+    holder = records
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = data.draw(ATOMS)
+    file = tmp_path / "spans.jsonl"
+    file.write_text("\n".join(map(json.dumps, records)))
+    frames = read_frames([file], format="openinference", options=ReadOptions(task_id="task"))
+    assert frames["attempts"].height + frames["diagnostics"].height > 0
+    for name, table in frames.items():
+        assert table.schema == CORE[name].schema

@@ -79,7 +79,7 @@ def _records(look: Look) -> list[Any]:
 
         try:
             return first_records(look.path, 4)
-        except (OSError, pa.ArrowException, pl.exceptions.PolarsError):
+        except (OSError, ValueError, pa.ArrowException, pl.exceptions.PolarsError):
             return []
     if look.kind not in ("object", "array"):
         return []

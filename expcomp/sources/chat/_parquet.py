@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import pyarrow as pa
+
 Record = tuple[int, str, Any]
 """Position in the file, a key that is unique in it, and the record."""
 
@@ -59,13 +61,16 @@ def stream_rows(handle: IO[bytes], span: tuple[int, int, int] | None, most: int 
 
     with pq.ParquetFile(handle) as opened:
         about = opened.metadata
+        # Names and texts that are not UTF-8 would bring Polars down; looked at here, they raise.
+        _check_names(opened.schema_arrow)
         groups = range(span[0], span[1]) if span else range(about.num_row_groups)
         size = sum(about.row_group(g).total_byte_size for g in groups)
         count = sum(about.row_group(g).num_rows for g in groups)
         step = max(1, min(_MOST_ROWS, most or _MOST_ROWS, _BATCH_BYTES * count // max(size, 1)))
         pos = span[2] if span else 0
         for part in opened.iter_batches(batch_size=step, row_groups=list(groups)):
-            frame = pl.from_arrow(part)
+            part.validate(full=True)
+            frame = pl.from_arrow(part.replace_schema_metadata(None))
             names = part.schema.names
             columns = [_values(s) for s in frame] if isinstance(frame, pl.DataFrame) else []
             for values in zip(*columns, strict=True):
@@ -73,6 +78,13 @@ def stream_rows(handle: IO[bytes], span: tuple[int, int, int] | None, most: int 
                 pos += 1
                 if most is not None and pos >= most:
                     return
+
+
+def _check_names(schema: pa.Schema) -> None:
+    types = [schema.field(i).type for i in range(len(schema.names))]
+    for kind in types:
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        types += [field.type for field in fields if field.name]
 
 
 def _values(series: pl.Series) -> list[Any]:

@@ -8,7 +8,19 @@ from expcomp.sources._chat import Note
 from expcomp.sources._values import items, moment, obj, text
 from expcomp.sources.telemetry._chat import schemas
 from expcomp.sources.telemetry._otlp_dialects import unflatten
-from expcomp.sources.telemetry._spans import AGENT, EVALUATOR, LLM, OTHER, TOOL, Dialect, Grade, Span, Trace, merge
+from expcomp.sources.telemetry._spans import (
+    AGENT,
+    EVALUATOR,
+    LLM,
+    OTHER,
+    TOOL,
+    Dialect,
+    Grade,
+    Span,
+    Trace,
+    merge,
+    real,
+)
 from expcomp.sources.telemetry._turns import unwrap
 
 if TYPE_CHECKING:
@@ -81,7 +93,10 @@ LANGFUSE = Dialect(
 )
 """An observation; what OTel instrumentations said stands in its metadata."""
 
-_KEPT = ("session", "user", "name")
+_JSON = (
+    *("usageDetails", "usage_details", "costDetails", "cost_details"),
+    *("toolDefinitions", "tool_definitions", "modelParameters", "model_parameters"),
+)
 _TRACE = {
     "session": ("sessionId", "session_id"),
     "user": ("userId", "user_id"),
@@ -104,7 +119,7 @@ def span_of(record: Row, unit: Unit, pos: int, digest: str, trace: str) -> tuple
     if isinstance(meta.get("attributes"), str):
         meta = meta | {"attributes": obj(unwrap(meta["attributes"]))}
     entry = record | {"metadata": meta}
-    for name in ("usageDetails", "usage_details", "costDetails", "cost_details"):
+    for name in _JSON:
         if isinstance(entry.get(name), str):
             entry[name] = unwrap(entry[name])
     for name in ("toolDefinitions", "tool_definitions"):
@@ -118,9 +133,10 @@ def span_of(record: Row, unit: Unit, pos: int, digest: str, trace: str) -> tuple
     if kind == LLM:
         tools = schemas(data.get("tools")) or unflatten(attrs, "llm.tools")[0]
         data["tools"] = schemas(tools)
-        if "cost_usd" not in data and _number(record.get("totalCost")):
-            data["cost_usd"] = record["totalCost"]
-        if not any(_number(data.get(n)) for n in ("input_tokens", "output_tokens", "total_tokens")):
+        paid = real(record.get("totalCost", record.get("total_cost")))
+        if "cost_usd" not in data and paid:
+            data["cost_usd"] = paid
+        if not any(real(data.get(n)) for n in ("input_tokens", "output_tokens", "total_tokens")):
             data.pop("input_tokens", None)
             data.pop("output_tokens", None)
     name = text(record.get("name")) or ""
@@ -195,6 +211,9 @@ def grade_of(raw: Row, unit: Unit) -> Grade:
     kind = text(raw.get("dataType", raw.get("data_type")))
     label = text(raw.get("stringValue", raw.get("string_value"))) or text(raw.get("longStringValue")) or None
     value: Any = raw.get("value")
+    if isinstance(value, str) and kind in ("NUMERIC", "BOOLEAN"):
+        # Cells of a table are texts.
+        value = _real(value)
     if isinstance(value, str):
         label, value = label or value, None
     if kind == "BOOLEAN" and label is None and _number(value) is not None:
@@ -227,6 +246,13 @@ def grade_of(raw: Row, unit: Unit) -> Grade:
         ref=unit.path.name,
         metadata=rest,
     )
+
+
+def _real(value: str) -> float | str:
+    try:
+        return float(value)
+    except ValueError:
+        return value
 
 
 def _number(value: Any) -> float | None:

@@ -62,7 +62,8 @@ def talk_notes(trace: Trace, group: Group, talk: Talk) -> Iterator[Note]:
     if not calls and not group.children:
         yield Note("no_model_call", "no span of a model call, so no steps of the agent and no messages", pos=pos)
     elif calls and not talk.recorded:
-        yield Note("no_content", f"trace {trace.ident}: the spans hold no message content; {_ADVICE}", pos=pos)
+        advice = trace.header.get("advice") or _ADVICE
+        yield Note("no_content", f"trace {trace.ident}: the spans hold no message content; {advice}", pos=pos)
     elif talk.silent:
         detail = f"{talk.silent} model calls have no recorded answer; their messages are missing"
         yield Note("partial_content", detail, pos=pos)

@@ -11,9 +11,10 @@ from expcomp.sources._json import load_lines, load_rows
 from expcomp.sources._units import open_unit, report
 from expcomp.sources._values import items, obj, text
 from expcomp.sources.telemetry._spans import identifier, nanoseconds
+from expcomp.sources.telemetry._tables import is_table, table_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from expcomp.sources._chat import Row
@@ -73,18 +74,25 @@ class RawSpan:
 
 @dataclass(slots=True)
 class Export:
-    """All spans and log records of the units that are read."""
+    """All spans and log records of the units that are read.
+
+    Attributes:
+        naive: Traces with times that have no zone.
+        advice: Trace to what helps when it holds no content.
+    """
 
     spans: list[RawSpan] = field(default_factory=list)
     logs: dict[tuple[str, str], list[Event]] = field(default_factory=dict)
+    naive: set[str] = field(default_factory=set)
+    advice: dict[str, str] = field(default_factory=dict)
 
 
 def load_records(batch: Batch, unit: Unit, options: ReadOptions) -> tuple[list[tuple[int, Any]], str] | None:
-    """Records of a JSON or JSONL file with 0-based positions, and the digest of the file; what is broken is reported."""
+    """Records of a JSON, JSONL, Parquet or CSV file with 0-based positions, and its digest; what is broken is reported."""
     opened = open_unit(batch, unit, options.max_file_bytes)
     if opened is None:
         return None
-    rows, problems = split(opened[0])
+    rows, problems = table_rows(opened[0]) if is_table(opened[0]) else split(opened[0])
     report(batch, unit, problems)
     return rows, opened[1]
 
@@ -104,8 +112,13 @@ def split(data: bytes) -> tuple[list[tuple[int, Any]], list[Problem]]:
     return found.rows, found.problems
 
 
-def read_export(batch: Batch, units: Sequence[Unit], options: ReadOptions) -> Export:
-    """Read the spans and log records of all units; what is neither is reported."""
+def read_export(
+    batch: Batch,
+    units: Sequence[Unit],
+    options: ReadOptions,
+    take: Callable[[Batch, Unit, int, Any, str, Export], bool],
+) -> Export:
+    """Read the spans and log records of all units; what is neither is reported. `take` reads records of another layout."""
     out = Export()
     for unit in units:
         loaded = load_records(batch, unit, options)
@@ -113,7 +126,8 @@ def read_export(batch: Batch, units: Sequence[Unit], options: ReadOptions) -> Ex
             continue
         rows, digest = loaded
         for pos, record in rows:
-            _request(batch, unit, pos, record, digest, out)
+            if not take(batch, unit, pos, record, digest, out):
+                _request(batch, unit, pos, record, digest, out)
     return out
 
 

@@ -52,7 +52,6 @@ class Talk:
     silent: int = 0
     lost: int = 0
     dropped: int = 0
-    replaced: int = 0
     named: int = 0
     unknown: int = 0
     aside: int = 0

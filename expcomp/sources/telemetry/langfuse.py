@@ -1,4 +1,4 @@
-"""Langfuse: a trace with its observations and scores as one object, or observations, traces and scores as rows."""
+"""Langfuse: a trace with its observations and scores as one object, or observations, traces and scores as rows (JSON, CSV)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from expcomp.sources._values import items, obj, text
 from expcomp.sources.telemetry._langfuse_table import trace_of
 from expcomp.sources.telemetry._otlp import load_records, shown, tell
 from expcomp.sources.telemetry._rows import write
+from expcomp.sources.telemetry._tables import columns
 from expcomp.sources.telemetry._turns import unwrap
 from expcomp.sources.telemetry.otel import folder_group
 
@@ -27,7 +28,16 @@ _OBSERVATION = (
     frozenset({"traceId", "type", "startTime"}),
     frozenset({"trace_id", "type", "start_time", "parent_observation_id"}),
 )
+_SCORE = (
+    frozenset({"traceId", "name", "value", "dataType", "source"}),
+    frozenset({"trace_id", "name", "value", "data_type", "source"}),
+)
 _TRACE = frozenset({"timestamp", "observations"})
+_OF_TRACE = {
+    "traceName": "name", "trace_name": "name", "userId": "userId", "user_id": "userId", "sessionId": "sessionId",
+    "session_id": "sessionId", "traceTags": "tags", "tags": "tags", "release": "release",
+}  # fmt: skip
+"""What exported observations say of their trace, to the names in a trace."""
 
 
 @dataclass(slots=True)
@@ -45,7 +55,7 @@ class Langfuse:
     """Reader of Langfuse traces."""
 
     name = "langfuse"
-    summary = "Langfuse traces: JSON {trace, observations, scores}, or JSONL rows of observations"
+    summary = "Langfuse traces: JSON {trace, observations, scores}, or exported observations as JSONL or CSV"
     carries = {  # noqa: RUF012 - read only, by contract of the protocol
         "system_prompt": "if sent",
         "tools": "if sent",
@@ -63,10 +73,13 @@ class Langfuse:
         return False
 
     def claims_file(self, look: Look) -> bool:
-        """A trace with observations, or rows that are observations."""
+        """A trace with observations, or rows that are observations or scores, also of a table."""
         if {"trace", "observations"} <= look.keys or (look.keys >= _TRACE and {"id", "projectId"} & look.keys):
             return True
-        if not any(names <= look.keys for names in _OBSERVATION):
+        keys = columns(look)
+        if any(names <= keys for names in _SCORE):
+            return True
+        if not any(names <= keys for names in _OBSERVATION):
             return False
         return not look.rows or text(look.rows[0].get("type")) in _TYPES
 
@@ -106,7 +119,11 @@ def _take(held: dict[str, _Held], unit: Unit, pos: int, record: Any, digest: str
         return True
     of = _trace_id(entry)
     if of is not None and text(entry.get("type")) in _TYPES:
-        held.setdefault(of, _Held(unit, digest)).observations.append((pos, entry))
+        one = held.setdefault(of, _Held(unit, digest))
+        one.observations.append((pos, entry))
+        for name, meaning in _OF_TRACE.items():
+            if entry.get(name):
+                one.header.setdefault(meaning, entry[name])
         return True
     if of is not None and "name" in entry and {"value", "stringValue", "string_value"} & entry.keys():
         held.setdefault(of, _Held(unit, digest)).scores.append(entry)

@@ -1,4 +1,4 @@
-"""LangSmith: runs as rows, and feedback as rows of another file."""
+"""LangSmith: runs as rows of JSON lines or of the Parquet bulk export, and feedback as rows of another file."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from expcomp.sources.telemetry._chat import schemas
 from expcomp.sources.telemetry._otlp import load_records, shown, tell
 from expcomp.sources.telemetry._rows import write
 from expcomp.sources.telemetry._spans import LLM, TOOL, Dialect, Grade, Span, Trace, clean, merge
+from expcomp.sources.telemetry._tables import columns
 from expcomp.sources.telemetry._turns import unwrap
 from expcomp.sources.telemetry.otel import folder_group
 
@@ -85,7 +86,7 @@ class LangSmith:
     """Reader of LangSmith runs and feedback."""
 
     name = "langsmith"
-    summary = "LangSmith runs and feedback: JSONL, as sent by the SDK or exported"
+    summary = "LangSmith runs and feedback: JSONL, as sent by the SDK or exported, and the Parquet bulk export"
     carries = {  # noqa: RUF012 - read only, by contract of the protocol
         "system_prompt": "yes",
         "tools": "yes",
@@ -104,9 +105,12 @@ class LangSmith:
 
     def claims_file(self, look: Look) -> bool:
         """Rows that are runs, or feedback on runs."""
-        keys = look.keys
+        keys = columns(look)
         if "run_type" in keys and keys & {"dotted_order", "parent_run_id", "trace_id"}:
             return True
+        if keys and not look.keys:
+            # Columns of a table: a data set may have a score by run and key too.
+            return keys >= {"run_id", "key", "feedback_source"}
         if {"run_id", "key"} <= keys and keys & {"feedback_source", "score", "value"}:
             return True
         return any("run_type" in look.at(place) and "dotted_order" in look.at(place) for place in ("post", "patch"))
@@ -168,7 +172,7 @@ def _traces(runs: dict[str, tuple[Unit, int, str, Row]]) -> dict[str, Trace]:
         trace = out.setdefault(key, Trace(key))
         span, naive = _span(run, unit, pos, digest, key, ident, parent)
         trace.spans.append(span)
-        trace.tags += [t for t in items(run.get("tags")) if isinstance(t, str) and t not in trace.tags]
+        trace.tags += [t for t in items(unwrap(run.get("tags"))) if isinstance(t, str) and t not in trace.tags]
         if naive and not any(n.code == "naive_time" for n in trace.notes):
             trace.notes.append(Note("naive_time", "times without a zone were read as UTC", "info"))
     return out

@@ -1,4 +1,4 @@
-"""MLflow: traces as `Trace.to_dict` writes them, one an object, in a file, a list or lines; also the span artifact alone."""
+"""MLflow: traces as `Trace.to_dict` writes them, rows of `search_traces` (JSON lines, Parquet), and the span artifact alone."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from expcomp.sources.telemetry._spans import (
     nanoseconds,
     real,
 )
+from expcomp.sources.telemetry._tables import columns
 from expcomp.sources.telemetry._turns import unwrap
 from expcomp.sources.telemetry.otel import folder_group
 
@@ -76,13 +77,17 @@ _CODES = {
 _KINDS = {"HUMAN": "human", "LLM_JUDGE": "model_judge", "AI_JUDGE": "model_judge", "CODE": "verifier"}
 _SPAN = frozenset({"span_id", "context"})
 _HEADERS = ("trace_metadata", "request_metadata")
+_ROW_IDS = frozenset({"trace_id", "request_id"})
+_ROW_SPANS = frozenset({"spans", "trace"})
+_ROW_HEADERS = frozenset({*_HEADERS, "execution_time_ms", "execution_duration"})
+"""Columns of `search_traces`, one of each kind."""
 
 
 class Mlflow:
     """Reader of MLflow traces."""
 
     name = "mlflow"
-    summary = "MLflow traces: JSON or JSONL of {info, data}, or rows with trace_id and spans"
+    summary = "MLflow traces: JSON or JSONL of {info, data}, or rows of search_traces as JSONL or Parquet"
     carries = {  # noqa: RUF012 - read only, by contract of the protocol
         "system_prompt": "yes",
         "tools": "yes",
@@ -102,6 +107,9 @@ class Mlflow:
     def claims_file(self, look: Look) -> bool:
         """An object with `info` and `data` of a trace, a row with its spans, or the artifact that holds spans alone."""
         if {"info", "data"} <= look.keys and look.at("info") & {"trace_id", "request_id"}:
+            return True
+        keys = columns(look)
+        if keys & _ROW_IDS and keys & _ROW_SPANS and keys & _ROW_HEADERS:
             return True
         spans = look.at("spans")
         return bool(spans & _SPAN) and "attributes" in spans and b"mlflow." in look.head
@@ -142,7 +150,7 @@ def _trace(unit: Unit, pos: int, record: Any, digest: str) -> Trace | None:
     entry = obj(unwrap(entry.get("trace"))) or entry
     info = obj(entry.get("info")) or {k: v for k, v in entry.items() if k not in ("spans", "data")}
     raw = unwrap(obj(unwrap(entry.get("data"))).get("spans", entry.get("spans")))
-    spans = [s for s in items(raw) if isinstance(s, dict)]
+    spans = [s for s in map(unwrap, items(raw)) if isinstance(s, dict)]
     if not spans:
         return None
     ident = (
@@ -165,7 +173,7 @@ def _trace(unit: Unit, pos: int, record: Any, digest: str) -> Trace | None:
     cost = obj(unwrap(meta.get("mlflow.trace.cost")))
     tokens = obj(unwrap(meta.get("mlflow.trace.tokenUsage")))
     trace.header = {
-        "word": text(info.get("state")) or text(info.get("status")),
+        "word": (text(info.get("state")) or text(info.get("status")) or "").rpartition(".")[2] or None,
         "session": text(meta.get("mlflow.trace.session")),
         "user": text(meta.get("mlflow.trace.user")),
         "name": text(tags.get("mlflow.traceName")),
@@ -180,7 +188,7 @@ def _trace(unit: Unit, pos: int, record: Any, digest: str) -> Trace | None:
     skipped = ("mlflow.traceInputs", "mlflow.traceOutputs", "mlflow.trace.sizeStats", "mlflow.artifactLocation")
     trace.labels = [{k: v for k, v in found.items() if k not in skipped} for found in (tags, meta)]
     by_id = {s.ident: s for s in trace.spans}
-    for raw_grade in items(unwrap(info.get("assessments"))):
+    for raw_grade in map(unwrap, items(unwrap(info.get("assessments")))):
         if not isinstance(raw_grade, dict):
             continue
         expected = obj(raw_grade.get("expectation"))
@@ -206,7 +214,7 @@ def _span(raw: Row, unit: Unit, pos: int, digest: str, trace: str) -> Span | Non
         return None
     attrs = {
         k: unwrap(v) if k not in ("mlflow.spanOutputs", "mlflow.spanInputs") else v
-        for k, v in obj(raw.get("attributes")).items()
+        for k, v in _pairs(raw.get("attributes")).items()
     }
     kind = MLFLOW.kind(attrs)
     data = MLFLOW.read(attrs)

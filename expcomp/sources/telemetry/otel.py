@@ -9,6 +9,7 @@ from expcomp.sources._contract import Batch, Found, Frames, ReadOptions, Unit
 from expcomp.sources._units import file_unit, relative
 from expcomp.sources.telemetry._otlp import MARKS, read_export, report_orphans
 from expcomp.sources.telemetry._otlp_dialects import DEFAULTS, tags_of, traces_of
+from expcomp.sources.telemetry._phoenix import take
 from expcomp.sources.telemetry._rows import write
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def folder_group(name: str, path: Path, root: Path) -> str:
 def read_otlp(name: str, units: Sequence[Unit], options: ReadOptions) -> Frames:
     """Frames of exports in OTLP, whichever of the two dialects their spans are in."""
     batch = Batch()
-    export = read_export(batch, units, options)
+    export = read_export(batch, units, options, take)
     traces = traces_of(export)
     report_orphans(batch, export.logs)
     for trace in traces:
@@ -81,6 +82,9 @@ def read_otlp(name: str, units: Sequence[Unit], options: ReadOptions) -> Frames:
         if twice:
             detail = f"{twice} spans of trace {trace.ident} come more than once; the last of each counts"
             trace.notes.append(Note("duplicate_span", detail))
+        if trace.ident in export.naive:
+            trace.notes.append(Note("naive_time", "times without a zone were read as UTC", "info"))
+        trace.header["advice"] = export.advice.get(trace.ident)
     write(batch, name, traces, options, defaults=DEFAULTS)
     return batch.frames()
 
