@@ -212,6 +212,9 @@ def _salvage(text: str, out: Rows) -> None:
             out.problems.append(Problem("glued_line", detail, pos=index, severity="warning"))
         ended = None
         if at >= len(text):
+            if in_array:
+                # Cut between two records: each that is there is whole, and nothing else shows that more were to come.
+                out.problems.append(Problem("bad_json", "the array is not closed; the file ends early", pos=index))
             break
         if in_array and text[at] == "]":
             # What follows an array are records too: a line of JSON lines may be an array.

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from expcomp.errors import UsageError
-from expcomp.sources._json import load_json, load_lines
+from expcomp.sources._json import load_json, load_lines, load_rows
 from expcomp.sources._look import Look
 from expcomp.sources.load import read_frames
 from expcomp.sources.registry import SOURCES, discover
@@ -249,3 +249,10 @@ def test_names_that_are_no_utf8_are_spelled_out(tmp_path, name, data):
         frame.write_ndjson()
     if data == b"nothing":
         assert "\\udc" in frames["diagnostics"]["source_uri"][0]
+
+
+@pytest.mark.parametrize("cut", [b'[{"a": 1}', b'[{"a": 1},', b'[{"a": 1}, ', b'[{"a": 1}, {"b"'])
+def test_an_array_that_is_cut_anywhere_is_told(cut):
+    found = load_rows(cut)
+    assert found.rows == [(0, {"a": 1})]
+    assert "bad_json" in [p.code for p in found.problems]
