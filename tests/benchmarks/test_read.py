@@ -54,7 +54,9 @@ import expcomp.sources.load, expcomp.sources.store
 start = time.perf_counter()
 xc.scan_traces(sys.argv[1]).write(sys.argv[2])
 seconds = time.perf_counter() - start
-print(json.dumps({"seconds": seconds, "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+attempts = xc.scan_traces(sys.argv[2]).attempts.collect().height
+print(json.dumps({"seconds": seconds, "peak_mib": peak, "attempts": attempts}))
 """
 
 
@@ -147,6 +149,7 @@ def test_a_folder_of_many_files_against_the_floor(tmp_path: Path, kind: str) -> 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(claude(number) if kind == "claude_code" else codex(number))
     floor, ours = run(FLOOR, tmp_path / "in"), run(OURS, tmp_path / "in", tmp_path / "out")
+    assert ours["attempts"] == FILES
     print(f"\n{kind}, {FILES} files: {ours['seconds'] / floor['seconds']:.2f} x floor, peak {ours['peak_mib']:.0f} MiB")
 
 
@@ -168,4 +171,5 @@ def test_a_large_chat_set_against_polars(tmp_path: Path) -> None:
             handle.write(json.dumps({"id": f"r{number}", "messages": turns}) + "\n")
             number += 1
     floor, ours = run(POLARS, path, tmp_path / "floor"), run(OURS, path, tmp_path / "out")
+    assert ours["attempts"] == number
     print(f"\nchat, {MEGABYTES} MB: {ours['seconds'] / floor['seconds']:.2f} x Polars, peak {ours['peak_mib']:.0f} MiB")
