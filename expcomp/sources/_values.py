@@ -74,6 +74,17 @@ def moment(value: Any) -> tuple[datetime | None, bool]:
         return None, False
 
 
+def epoch(value: Any) -> datetime | None:
+    """A time from seconds since 1970; 0 is no time."""
+    seconds = amount(value)
+    if not seconds:
+        return None
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
 @lru_cache(maxsize=4096)
 def _is_secret(key: str) -> bool:
     return _SECRET.search(key) is not None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from expcomp.io.digest import PREFIX, sha256_hex
 from expcomp.sources._contract import attempt_id
-from expcomp.sources._emit import default_arm, score_columns, voided
+from expcomp.sources._emit import add_grade, default_arm, score_columns, voided
 from expcomp.sources._json import dump_json
 from expcomp.sources._values import moment, redact, whole
 from expcomp.sources.chat import _responses
@@ -265,23 +265,8 @@ class Attempts:
     def _grades(self, ident: str, graded: Graded, primary: Score | None) -> None:
         for name, found, kind, more in graded.grades:
             score = primary if found is graded.primary and primary is not None else found
-            self.batch.rows["grades"].append(
-                {
-                    "attempt_id": ident,
-                    "name": name,
-                    "value": score.value,
-                    "label": score.label,
-                    "passed": score.passed,
-                    "kind": kind,
-                    "is_primary": found is graded.primary,
-                    "valid": score.valid,
-                    "invalid_reason": score.issue,
-                    "score_min": score.scale[0] if score.scale else None,
-                    "score_max": score.scale[1] if score.scale else None,
-                    "source_ref": self.unit.path.name,
-                    **more,
-                }
-            )
+            about = {"source_ref": self.unit.path.name} | more
+            add_grade(self.batch, ident, name, score, kind=kind, primary=found is graded.primary, **about)
 
     def _artifacts(self, ident: str, row: dict[str, Any], talk: Talk) -> None:
         """What was taken out of the messages, and the patch and the log of the row."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from expcomp.io.digest import PREFIX, sha256_hex
@@ -104,14 +103,3 @@ def ungraded(meaning: ErrorClass) -> Score | None:
 def cost(value: Any) -> float | None:
     """Cost in dollars; 0 is what is written where nobody knows it."""
     return amount(value) or None
-
-
-def epoch(value: Any) -> datetime | None:
-    """A time from seconds since 1970."""
-    seconds = amount(value)
-    if not seconds:
-        return None
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (OverflowError, OSError, ValueError):
-        return None

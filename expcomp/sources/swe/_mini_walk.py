@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from expcomp.sources._chat import call, observation
 from expcomp.sources._dialogue import USAGE, Dialogue
 from expcomp.sources._media import spoken
-from expcomp.sources._values import count, items, obj, small, text
-from expcomp.sources.swe._common import cost, epoch
+from expcomp.sources._values import count, epoch, items, obj, small, text
+from expcomp.sources.swe._common import cost
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -12,7 +12,7 @@ import orjson
 from expcomp.io.digest import PREFIX, sha256_hex
 from expcomp.sources._chat import Row, call, flat
 from expcomp.sources._json import dump_json
-from expcomp.sources._values import amount, items, obj, text
+from expcomp.sources._values import epoch, items, obj, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,17 +192,6 @@ def _schema(tool: Row) -> Row:
         kept = {k: v for k, v in properties.items() if v is not None}
         tool = tool | {"function": inner | {"parameters": parameters | {"properties": kept}}}
     return tool
-
-
-def epoch(value: Any) -> datetime | None:
-    """A time in seconds since 1970; 0 is no time."""
-    seconds = amount(value)
-    if not seconds:
-        return None
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (OverflowError, ValueError, OSError):
-        return None
 
 
 def spans(timing: Row) -> tuple[datetime | None, datetime | None]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from expcomp.sources._chat import Row, Transcript
 from expcomp.sources._dialogue import Dialogue
 from expcomp.sources._json import dump_json
-from expcomp.sources._values import amount, count, items, obj, text
-from expcomp.sources.verifiers._chat import Writer, epoch
+from expcomp.sources._values import amount, count, epoch, items, obj, text
+from expcomp.sources.verifiers._chat import Writer
 from expcomp.sources.verifiers._rows import float_list, token_list
 
 if TYPE_CHECKING:
