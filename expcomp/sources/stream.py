@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from expcomp.io.pool import Workers, workers
+from expcomp.io.pool import workers
 from expcomp.io.progress import Progress
 from expcomp.sources._contract import Frames, ReadOptions, Unit
 from expcomp.sources.finish import CALLS, RESUMED, Settled, settle, settled_table
@@ -41,7 +40,7 @@ LARGE = ("steps", "messages")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Job:
     """What a worker is handed: units to read, and where the large tables go (None: back to the caller)."""
 
     index: int
@@ -97,7 +96,7 @@ def ordered(units: Sequence[Unit]) -> list[Unit]:
     return sorted(units, key=lambda u: (rank[u.format], place[id(u)]))
 
 
-def parse(job: Batch) -> Parsed:
+def parse(job: Job) -> Parsed:
     """Read the units of a batch. Runs in a worker."""
     # Parsed documents are many and hold no cycles: looking for some, again and again, costs a third of the time.
     watched = gc.isenabled()
@@ -109,7 +108,7 @@ def parse(job: Batch) -> Parsed:
             gc.enable()
 
 
-def _parse(job: Batch) -> Parsed:
+def _parse(job: Job) -> Parsed:
     frames = parse_units(job.units, job.options)
     out = Parsed()
     resumed = frames["attempts"].filter(pl.col("source_format").is_in(RESUMED))["attempt_id"]
@@ -180,7 +179,7 @@ class Plan:
         """
         cut = batches(ordered(self.units))
         jobs = [
-            Batch(i, units, self.options, os.fspath(folder) if folder else None, tuple(keep))
+            Job(i, units, self.options, os.fspath(folder) if folder else None, tuple(keep))
             for i, units in enumerate(cut)
         ]
         cores = min(self.processes or len(os.sched_getaffinity(0)), len(jobs))
@@ -188,7 +187,7 @@ class Plan:
             cores = 1
         sizes = [len(units) for units in cut]
         with workers(cores) as pool, self.progress.stage("read", sum(sizes)) as tick:
-            parsed = _map(pool, jobs, lambda done: tick(sum(sizes[:done])))
+            parsed = pool.map(parse, jobs, lambda done: tick(sum(sizes[:done])))
         calls = [pl.read_ipc(io.BytesIO(p.calls)) for p in parsed if p.calls]
         steps = CORE["steps"].empty().select(CALLS)
         small = join_reports({name: _frame(name, parsed) for name in CORE if name not in LARGE})
@@ -203,10 +202,6 @@ class Plan:
         )
         held = small | {name: _frame(name, parsed) for name in keep if name in LARGE and name not in parts}
         return Loaded(settled, held, parts, self.discovered)
-
-
-def _map(pool: Workers, jobs: Sequence[Batch], done: Any) -> list[Parsed]:
-    return pool.map(parse, jobs, done)
 
 
 @dataclass(frozen=True)
