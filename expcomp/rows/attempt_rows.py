@@ -32,6 +32,7 @@ def message(role: str, content: pl.Expr, *, trainable: bool) -> pl.Expr:
         tool_call_id=pl.lit(None, dtype=pl.String),
         name=pl.lit(None, dtype=pl.String),
         trainable=pl.lit(trainable),
+        failed=pl.lit(None, dtype=pl.Boolean),
     ).cast(MESSAGE)
 
 
@@ -109,6 +110,7 @@ def reward_model(c: Context) -> pl.DataFrame:
             "passed",
             "failed_criteria",
             "criterion_rewards",
+            tools="task_tools",
             reward=pl.when("usable").then("score_norm"),
             score_raw="score",
             score_min="score_min",

@@ -205,8 +205,8 @@ class Context:
 
         A system prompt that stands in a header of the source, or was supplied, comes first where no message gives one: the model saw it.
         """
-        step = self.tables["steps"].select(
-            "attempt_id", "step_index", "trainable", copied=pl.col("is_copied_context").fill_null(value=False)
+        step = self.steps.select(
+            "attempt_id", "step_index", "trainable", "is_error", copied=pl.col("is_copied_context").fill_null(value=False)
         )
         frame = (
             self.tables["messages"]
@@ -214,9 +214,8 @@ class Context:
             .pipe(self._headed)
             .join(step, on=["attempt_id", "step_index"], how="left", maintain_order="left")
         )
-        own = (
-            (pl.col("role") == "assistant") & (pl.col("origin") == "model") & pl.col("trainable").fill_null(value=False)
-        )
+        by_model = (pl.col("role") == "assistant") & (pl.col("origin") == "model")
+        own = by_model & pl.col("trainable").fill_null(value=False)
         calls = pl.col("tool_calls").list.eval(
             pl.struct(
                 id=pl.element().struct.field("id"),
@@ -232,6 +231,7 @@ class Context:
             tool_call_id="tool_call_id",
             name="name",
             trainable=own & ~pl.col("copied").fill_null(value=False),
+            failed=pl.when(by_model & pl.col("is_error").fill_null(value=False)).then(pl.lit(value=True)),
         ).cast(MESSAGE)
         call_names = pl.col("tool_calls").list.eval(
             pl.concat_str(
@@ -249,7 +249,7 @@ class Context:
             "step_index",
             "context_id",
             message_index=pl.int_range(pl.len(), dtype=pl.Int32).over("attempt_id", "context_id"),
-            by_model=(pl.col("role") == "assistant") & (pl.col("origin") == "model"),
+            by_model=by_model,
             message=message,
             signature=signature,
             n_calls=pl.col("tool_calls").list.len().fill_null(0),

@@ -72,6 +72,7 @@ def _attempt_pairs(c: Context) -> pl.DataFrame:
             "trace_ref",
             "grade_ref",
             "n_contexts",
+            "task_tools",
             # A package is a closed world: its attempts are paired with each other, not with those of a copy of the package.
             scope=pl.when(pl.col("source_format") == "packages").then("package_id").otherwise(pl.lit("")),
         )
@@ -93,6 +94,7 @@ def _attempt_pairs(c: Context) -> pl.DataFrame:
         lose=pick("attempt_id", better=False),
         package_id=pick("package_id", better=True),
         other_package=pick("package_id", better=False),
+        tools=pick("task_tools", better=True),
         chosen_score=pick("score_norm", better=True),
         rejected_score=pick("score_norm", better=False),
         win_refs=pl.concat_list(pick("trace_ref", better=True), pick("grade_ref", better=True)).list.drop_nulls(),
@@ -121,6 +123,7 @@ def _attempt_pairs(c: Context) -> pl.DataFrame:
             "task_id",
             "chosen_score",
             "rejected_score",
+            "tools",
             "_issue",
             "_label_strength",
             "_contexts",
@@ -145,6 +148,7 @@ def _step_pairs(c: Context) -> pl.DataFrame:
     failed = own.filter(pl.col("is_error") | ~pl.col("success").fill_null(value=True)).unique(
         ["attempt_id", "step_number"], keep="last", maintain_order=True
     )
+    given = c.attempts.select("attempt_id", tools="task_tools")
     both = retry.select("package_id", "task_id", "attempt_id", "retry_of", "trace_ref", good="step_index").join(
         failed.select("attempt_id", retry_of="step_number", bad="step_index"),
         on=["attempt_id", "retry_of"],
@@ -164,15 +168,14 @@ def _step_pairs(c: Context) -> pl.DataFrame:
         how="inner",
         maintain_order="left",
     )
-    return pairs.join(
-        c.chats.select("attempt_id", "context_id", "messages"),
-        on=["attempt_id", "context_id"],
-        how="left",
-        maintain_order="left",
-    ).select(
+    chats = c.chats.select("attempt_id", "context_id", "messages").join(
+        given, on="attempt_id", how="left", maintain_order="left"
+    )
+    return pairs.join(chats, on=["attempt_id", "context_id"], how="left", maintain_order="left").select(
         "package_id",
         "task_id",
         "attempt_id",
+        "tools",
         step_index="good",
         pair_level=pl.lit("step"),
         prompt=pl.col("messages").list.head("cut").cast(CHAT),
@@ -226,6 +229,7 @@ def grpo(c: Context) -> pl.DataFrame:
         reward_std=std,
         pass_rate=pl.col("passed").mean(),
         solver_gap=pl.col("score_norm").max() - pl.col("score_norm").min(),
+        tools=pl.col("task_tools").drop_nulls().first(),
         traces=pl.col("trace_ref").filter(first_package),
         grades=pl.col("grade_ref").filter(first_package),
         _label_strength=pl.col("label_strength").min(),

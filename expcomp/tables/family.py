@@ -20,6 +20,8 @@ MESSAGE = pl.Struct(
         "tool_call_id": pl.String(),
         "name": pl.String(),
         "trainable": pl.Boolean(),
+        # True where what the turn did failed, by the source's own flags; null elsewhere.
+        "failed": pl.Boolean(),
     }
 )
 CHAT = pl.List(MESSAGE)

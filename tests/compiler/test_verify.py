@@ -78,7 +78,7 @@ def test_one_changed_byte_is_found_and_the_file_named(spare: Path, name: str) ->
     finally:
         path.write_bytes(whole)
     assert not found.ok
-    assert {p.split(":", 1)[0] for p in found.problems} <= {name, Path(name).stem, "report.json"}
+    assert {p.split(":", 1)[0] for p in found.problems} <= {name, twin, Path(name).stem, "report.json"}
     assert names(found.problems, name)
 
 
