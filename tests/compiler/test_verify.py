@@ -77,6 +77,8 @@ def test_one_changed_byte_is_found_and_the_file_named(spare: Path, name: str) ->
         found = verify(spare)
     finally:
         path.write_bytes(whole)
+    # A byte that changes a row in the Parquet makes it differ from its JSONL twin, too.
+    twin = name.replace(".parquet", ".jsonl")
     assert not found.ok
     assert {p.split(":", 1)[0] for p in found.problems} <= {name, twin, Path(name).stem, "report.json"}
     assert names(found.problems, name)
