@@ -8,11 +8,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from expcomp.version import __version__
+
 if TYPE_CHECKING:
     from expcomp.compiler.build import compile_paths
     from expcomp.compiler.compilation import Compilation, compile, open_compilation
     from expcomp.compiler.verify import verify
     from expcomp.config import CompileOptions
+    from expcomp.datasets.build import write_datasets
+    from expcomp.datasets.dataset import Dataset, dataset
+    from expcomp.datasets.decontaminate.heldout import held_out
+    from expcomp.datasets.options import DatasetOptions, Policy
     from expcomp.errors import ExpcompError
     from expcomp.sources._contract import ReadOptions
     from expcomp.sources.load import read_traces, scan_traces
@@ -20,17 +26,21 @@ if TYPE_CHECKING:
     from expcomp.sources.traceset import TraceSet
     from expcomp.tables.models import model, validate
 
-__version__ = "0.1.0"
 __all__ = [
     "Compilation",
     "CompileOptions",
+    "Dataset",
+    "DatasetOptions",
     "ExpcompError",
+    "Policy",
     "ReadOptions",
     "Rules",
     "TraceSet",
     "__version__",
     "compile",
     "compile_paths",
+    "dataset",
+    "held_out",
     "model",
     "open_compilation",
     "read_rules",
@@ -38,17 +48,23 @@ __all__ = [
     "scan_traces",
     "validate",
     "verify",
+    "write_datasets",
 ]
 
 _HOMES = {
     "Compilation": "expcomp.compiler.compilation",
     "CompileOptions": "expcomp.config",
+    "Dataset": "expcomp.datasets.dataset",
+    "DatasetOptions": "expcomp.datasets.options",
     "ExpcompError": "expcomp.errors",
+    "Policy": "expcomp.datasets.options",
     "ReadOptions": "expcomp.sources._contract",
     "Rules": "expcomp.sources.rules",
     "TraceSet": "expcomp.sources.traceset",
     "compile": "expcomp.compiler.compilation",
     "compile_paths": "expcomp.compiler.build",
+    "dataset": "expcomp.datasets.dataset",
+    "held_out": "expcomp.datasets.decontaminate.heldout",
     "model": "expcomp.tables.models",
     "open_compilation": "expcomp.compiler.compilation",
     "read_rules": "expcomp.sources.rules",
@@ -56,6 +72,7 @@ _HOMES = {
     "scan_traces": "expcomp.sources.load",
     "validate": "expcomp.tables.models",
     "verify": "expcomp.compiler.verify",
+    "write_datasets": "expcomp.datasets.build",
 }
 
 

@@ -150,7 +150,7 @@ def _compile(
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="Output folder of a compile.")],
+    folder: Annotated[Path, typer.Argument(help="Output folder of a compile, or a dataset folder.")],
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -159,9 +159,10 @@ def verify(
     Example: expcomp verify out
     """
     from expcomp.compiler.verify import verify as check
+    from expcomp.datasets.verify import is_dataset, verify_dataset
     from expcomp.io.documents import json_document
 
-    found = check(folder)
+    found = verify_dataset(folder) if is_dataset(folder) else check(folder)
     if as_json:
         print(
             json_document({"ok": found.ok, "files": found.files, "rows": found.rows, "problems": found.problems}),

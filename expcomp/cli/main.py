@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from expcomp import __version__
-from expcomp.cli import compiling, looking, reading, schema
+from expcomp.cli import compiling, dataset, decontaminate, looking, reading, schema
 from expcomp.errors import ExpcompError
+from expcomp.version import __version__
 
 EXIT_CODES = (
     "Exit codes: 0 fine; 1 findings (a check the user asked for); 2 wrong usage or configuration; 3 unreadable input; "
@@ -47,6 +47,8 @@ def root(
 compiling.register(app)
 reading.register(app)
 looking.register(app)
+dataset.register(app)
+decontaminate.register(app)
 schema.register(app)
 
 

@@ -70,8 +70,8 @@ def read_options(
 
     rules = read_rules(config) if config is not None else read_rules(CONFIG) if CONFIG.is_file() else Rules()
     return ReadOptions(
-        tools=_text(tools, "--tools"),
-        system=_text(system, "--system"),
+        tools=text_option(tools, "--tools"),
+        system=text_option(system, "--system"),
         arm=arm,
         task_id=task_id,
         trial=int(trial) if trial is not None and trial.isdigit() else trial,
@@ -80,7 +80,8 @@ def read_options(
     )
 
 
-def _text(value: str | None, name: str) -> str | None:
+def text_option(value: str | None, name: str) -> str | None:
+    """The value of an option, or of the file it names with `@`."""
     if value is None or not value.startswith("@"):
         return value
     from expcomp.io.documents import read_text

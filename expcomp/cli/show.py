@@ -84,6 +84,33 @@ def show_traces(summary: pl.DataFrame, skipped: pl.DataFrame, units: int, out: P
         )
 
 
+def show_datasets(manifest: dict[str, Any], out: Path) -> None:
+    """Datasets at a glance: rows by config and split, why candidates were left out, what held-out sets were touched."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(box=None, pad_edge=False)
+    for name, right in (("config", False), ("rows", True), ("splits", False), ("left out", True), ("because", False)):
+        table.add_column(name, justify="right" if right else "left", no_wrap=name in ("config", "rows", "left out"))
+    for config in manifest["configs"]:
+        why = ", ".join(f"{r} {n:,}" for r, n in sorted(config["left"].items(), key=lambda x: (-x[1], x[0])))
+        splits = ", ".join(f"{s} {n:,}" for s, n in config["splits"].items())
+        gone = f"{sum(config['left'].values()):,}"
+        table.add_row(config["config"], f"{config['rows']:,}", splits, gone, why)
+    console.print(table)
+    empty = [c["config"] for c in manifest["configs"] if not c["rows"]]
+    if empty:
+        console.print(f"Without rows, so not written: {', '.join(empty)}.")
+    held = manifest["decontamination"]
+    if held is not None:
+        told = ", ".join(f"{n:,} {what}" for what, n in held["reports"].items())
+        console.print(f"Held against {held['heldout_tasks']:,} tasks: {told}.")
+    console.print(
+        f"Wrote {out}. Settings for each trainer stand in {out / 'README.md'}; reasons in {out / 'left_out.parquet'}."
+    )
+
+
 def show_formats(formats: dict[str, tuple[str, dict[str, str]]]) -> None:
     """One block a format: what it is and what a file of it holds for training."""
     from rich.console import Console

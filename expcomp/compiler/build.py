@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expcomp import __version__
 from expcomp.compiler.assemble import lines_of
 from expcomp.compiler.gates import REASONS
 from expcomp.compiler.merge import MergeJob, merge
@@ -31,6 +30,7 @@ from expcomp.sources.rules import Rules
 from expcomp.tables._spec import SCHEMA_VERSION
 from expcomp.tables.core import CORE
 from expcomp.tables.envelope import HASH_EXCLUDE
+from expcomp.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from expcomp import __version__
 from expcomp.io.digest import sha256_file
 from expcomp.io.sinks import join_lines, join_parquet, write_parquet
 from expcomp.tables import models
 from expcomp.tables.digests import rules_digest, schema_digest
+from expcomp.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -48,3 +48,8 @@ def read_text(path: Path, name: str) -> str:
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON document."""
     path.write_text(json_document(value), encoding="utf-8")
+
+
+def write_text(path: Path, value: str) -> None:
+    """Write a text, UTF-8."""
+    path.write_text(value, encoding="utf-8")

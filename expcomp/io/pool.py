@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from expcomp.errors import InternalError
 
 PRELOAD = ("expcomp.compiler.shard", "expcomp.compiler.merge", "expcomp.sources.stream", "pandera.polars")
-"""What the server imports once for all workers."""
+"""What the server imports once for all workers, unless the caller names other modules."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,15 +57,15 @@ class Workers:
 
 
 @contextmanager
-def workers(count: int) -> Iterator[Workers]:
-    """A pool of `count` processes; one means this process."""
+def workers(count: int, *, preload: Sequence[str] = PRELOAD) -> Iterator[Workers]:
+    """A pool of `count` processes; one means this process. `preload` counts when no pool came before in this process."""
     if count <= 1:
         yield Workers(None)
         return
     executor = None
     try:
         with _one_thread():
-            executor = ProcessPoolExecutor(count, mp_context=_context(), initializer=_settle)
+            executor = ProcessPoolExecutor(count, mp_context=_context(preload), initializer=_settle)
             for _ in range(count):
                 executor.submit(os.getpid)  # they start now, while the setting above holds
         yield Workers(executor)
@@ -77,10 +77,10 @@ def workers(count: int) -> Iterator[Workers]:
             process.terminate()
 
 
-def prepare() -> None:
+def prepare(preload: Sequence[str] = PRELOAD) -> None:
     """Start the server that workers come from, so that it imports what they need while the caller still imports its own."""
     with _one_thread():
-        if _context().get_start_method() == "forkserver":
+        if _context(preload).get_start_method() == "forkserver":
             forkserver.ensure_running()
 
 
@@ -103,12 +103,12 @@ class _Context(ForkServerContext):
     Process = _Process
 
 
-def _context() -> BaseContext:
+def _context(preload: Sequence[str]) -> BaseContext:
     # A fork of a process that runs Polars threads may hang, so workers come from a clean server that has imported all they need.
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = _Context()
-    context.set_forkserver_preload(list(PRELOAD))
+    context.set_forkserver_preload(list(preload))
     return context
 
 

@@ -26,6 +26,11 @@ def write_part(frame: pl.DataFrame, path: Path) -> None:
     frame.write_ipc(path, compression="uncompressed")
 
 
+def read_part(path: Path) -> pl.DataFrame:
+    """A part, whole."""
+    return pl.read_ipc(path)
+
+
 def write_lines(lines: pl.Series, path: Path) -> None:
     """One text a line, UTF-8, each line ended by a newline."""
     with path.open("wb") as handle:

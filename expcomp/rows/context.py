@@ -206,7 +206,11 @@ class Context:
         A system prompt that stands in a header of the source, or was supplied, comes first where no message gives one: the model saw it.
         """
         step = self.steps.select(
-            "attempt_id", "step_index", "trainable", "is_error", copied=pl.col("is_copied_context").fill_null(value=False)
+            "attempt_id",
+            "step_index",
+            "trainable",
+            "is_error",
+            copied=pl.col("is_copied_context").fill_null(value=False),
         )
         frame = (
             self.tables["messages"]

@@ -89,6 +89,7 @@ def process_supervision(c: Context) -> pl.DataFrame:
         "actor",
         "local_reward",
         "retry_of_step_index",
+        failed="is_error",
         environment_domain=pl.col("domain").cast(pl.String),
         agent_action="action",
         observed_result="response",

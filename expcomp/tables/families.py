@@ -248,6 +248,7 @@ FAMILIES: tuple[Family, ...] = (
             "label_source": text("who says so"),
             "local_reward": real("the source's own step reward"),
             "outcome": text("how the step ended"),
+            "failed": flag("what the step did failed, by the source's flags of outcome or result"),
             "success": flag("success flag of the source"),
             "retry_of_step_index": small("step that this one repeats"),
             "attempt_score": real("normalised score of the attempt"),

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from expcomp.errors import TableError
-from expcomp.tables.core import CORE
-from expcomp.tables.families import BY_NAME
+from expcomp.tables.catalogue import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,11 +26,9 @@ FAILURES = 20
 
 def table(name: str) -> Table:
     """The declaration of a public table or row family."""
-    if name in CORE:
-        return CORE[name]
-    if name in BY_NAME:
-        return BY_NAME[name].table
-    msg = f"there is no table '{name}'; known are {', '.join((*CORE, *BY_NAME))}"
+    if name in TABLES:
+        return TABLES[name]
+    msg = f"there is no table '{name}'; known are {', '.join(TABLES)}"
     raise TableError(msg)
 
 

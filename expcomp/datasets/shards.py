@@ -1,0 +1,149 @@
+"""Second pass of a build: selected rows, in their order, become the files of a config."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from expcomp.datasets.arrow import arrow_schema, to_arrow
+from expcomp.datasets.contract import LEFT
+from expcomp.datasets.lines import json_lines
+from expcomp.datasets.lower import lower
+from expcomp.datasets.templates import counts
+from expcomp.datasets.tokens import chat_columns
+from expcomp.io.dataset_files import Written, write_jsonl, write_shard
+from expcomp.io.parts import read_batches
+from expcomp.tables.targets import TARGETS
+
+if TYPE_CHECKING:
+    from expcomp.tables.targets import Target
+
+SHARD = 192 << 20
+"""Bytes of text after which a config's next file begins; well below the 500 MB that viewers and readers like."""
+
+_CHUNK = 24 << 20
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """One shard of a split of a target. `rows`: part, batch, at (place in the batch), size; in the order of the file."""
+
+    target: str
+    split: str
+    number: int
+    start: int
+    rows: pl.DataFrame
+    parts: str
+    out: str
+
+
+@dataclass(frozen=True)
+class ShardDone:
+    """What was written, by ending of the file; the rows the target could not take; rows that known templates refuse or take with loss."""
+
+    target: str
+    split: str
+    number: int
+    files: dict[str, Written]
+    taken: pl.Series
+    left: pl.DataFrame
+    templates: dict[str, int]
+
+
+# NeMo-RL opens one file a set.
+_ONE_FILE = frozenset({"nemo-rl", "nemo-rl-dpo", "nemo-rl-grpo"})
+
+
+def ranked(keys: pl.DataFrame) -> pl.DataFrame:
+    """Selected keys in the order of their files, with `_rank` (place in the split) and `_shard`.
+
+    The order is that of `_order`, begun at the first row that shows the most optional keys: readers that guess types from the
+    first lines meet all of them. Turning the order keeps every neighbour but one; that one is kept apart, too.
+    """
+    parts = [_ranked(part) for part in keys.sort("split", "_order").partition_by("split", maintain_order=True)]
+    return pl.concat(parts) if parts else keys.with_columns(_rank=pl.lit(0, pl.UInt32), _shard=pl.lit(0, pl.UInt32))
+
+
+def _ranked(part: pl.DataFrame) -> pl.DataFrame:
+    best = pl.col("_rich").max()
+    joint = part["task_id"].first() == part["task_id"].last()
+    first = part.select((pl.col("_rich") == best).arg_max()).item()
+    if first and not joint:
+        part = pl.concat([part.slice(first), part.slice(0, first)])
+    ends = pl.col("_size").cum_sum()
+    return part.with_columns(
+        _rank=pl.int_range(pl.len(), dtype=pl.UInt32),
+        _shard=((ends - pl.col("_size")) // SHARD).rle_id(),
+    )
+
+
+def plan_shards(target: Target, keys: pl.DataFrame, parts: Path, out: Path) -> list[ShardJob]:
+    """Jobs of a target for keys that went through `ranked`."""
+    by = ("split",) if target.name in _ONE_FILE else ("split", "_shard")
+    return [
+        ShardJob(
+            target.name,
+            str(group["split"][0]),
+            int(group["_shard"][0]),
+            int(group["_rank"][0]),
+            group.select("_part", "_batch", "_row", "_size"),
+            os.fspath(parts),
+            os.fspath(out),
+        )
+        for group in keys.partition_by(*by, maintain_order=True)
+    ]
+
+
+def run_shard(job: ShardJob) -> ShardDone:
+    """Gather the rows of a shard, lower them, and write its files."""
+    target = TARGETS[job.target]
+    templates: Counter[str] = Counter()
+    wire, left = [], [pl.DataFrame(schema=dict(LEFT))]
+    taken = []
+    for start, rows in _chunks(_gathered(job), job.rows["_size"]):
+        made = lower(target, rows, split=job.split, start=job.start + start)
+        wire.append(made.frame)
+        left.append(made.left)
+        fine = rows.select(~pl.col("row_id").is_in(made.left["row_id"].implode())).to_series()
+        taken.append(fine.alias("taken"))
+        if target.profile in ("typed", "native") and chat_columns(rows):
+            templates.update(counts(rows.filter(fine)))
+    files: dict[str, Written] = {}
+    if any(f.height for f in wire):
+        stem = Path(job.out) / f"{job.split}-{job.number:05}"
+        tables = (to_arrow(target, f) for f in wire if f.height)
+        if "parquet" in target.files:
+            files["parquet"] = write_shard(tables, arrow_schema(target), stem.with_name(f"{stem.name}.parquet"))
+        if "jsonl" in target.files:
+            lines = (json_lines(target, f) for f in wire if f.height)
+            files["jsonl"] = write_jsonl(lines, stem.with_name(f"{stem.name}.jsonl"))
+    return ShardDone(job.target, job.split, job.number, files, pl.concat(taken), pl.concat(left), dict(templates))
+
+
+def _gathered(job: ShardJob) -> pl.DataFrame:
+    """The logical rows of a shard in the order of the file."""
+    lines = job.rows.with_row_index("rank")
+    found, ranks = [], []
+    for part in lines.sort("_part", "_batch", "rank").partition_by("_part", maintain_order=True):
+        batches = part.partition_by("_batch", maintain_order=True)
+        frames = read_batches(Path(job.parts) / part["_part"][0], [int(b["_batch"][0]) for b in batches])
+        for frame, batch in zip(frames, batches, strict=True):
+            found.append(frame[batch["_row"]])
+            ranks.append(batch["rank"])
+    order = pl.concat(ranks).arg_sort()
+    return pl.concat(found)[order]
+
+
+def _chunks(rows: pl.DataFrame, sizes: pl.Series) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Rows in chunks of about `_CHUNK` bytes of text, so that what is made of them stays small."""
+    lengths = ((sizes.cum_sum() - sizes) // _CHUNK).rle().struct.field("len")
+    start = 0
+    for length in lengths:
+        yield start, rows.slice(start, length)
+        start += length

@@ -1,0 +1,170 @@
+"""First pass of a build: slices of a family become candidates on disk, in worker processes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from expcomp.datasets.candidates import Candidates, Guard, candidates
+from expcomp.datasets.contract import LEFT
+from expcomp.datasets.decontaminate.report import ROW_HITS
+from expcomp.datasets.registry import KINDS
+from expcomp.io.parts import read_value, row_groups, write_batches, write_value
+from expcomp.io.sinks import write_part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from expcomp.datasets.contract import Kind, Lookups
+    from expcomp.datasets.options import DatasetOptions
+
+SLICE = 48 << 20
+"""Bytes of a family that a job reads: several row groups of a compile."""
+
+# What one byte read becomes at the most, roughly: turns repeat the history of their conversation.
+_SWELL = {"turn": 12}
+SHARED = "shared.pickle"
+_CHUNK = 24 << 20
+BUCKET = 96 << 20
+MAX_BUCKETS = 128
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all jobs of a build need, stored once and read once by each worker."""
+
+    look: Lookups
+    places: pl.DataFrame
+    guard: Guard
+    options: DatasetOptions
+
+
+@dataclass(frozen=True)
+class StageJob:
+    """A slice of a family."""
+
+    kind: str
+    number: int
+    family: str
+    start: int
+    rows: int
+    bytes: int
+    buckets: int
+    folder: str
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What a job left in the folder of the parts: `.keys` (if any), `.left` and `.hits`; the keys name the payload files."""
+
+    kind: str
+    number: int
+    any: bool
+
+
+def plan_stage(kind: Kind, path: Path, folder: Path, number: int) -> list[StageJob]:
+    """Slices of a family's file at the borders of its row groups, moved so that none splits a value of `kind.whole`.
+
+    Args:
+        kind: What is to be made.
+        path: Parquet file of its family.
+        folder: Of the parts.
+        number: Of the first job.
+    """
+    groups = row_groups(path)
+    total = sum(size for _, size in groups)
+    buckets = max(1, min(MAX_BUCKETS, total * _SWELL.get(kind.name, 1) // BUCKET))
+    cuts, start, held, size = [], 0, 0, 0
+    for rows, of in groups:
+        held, size = held + rows, size + of
+        if size >= SLICE:
+            cuts.append((start, held, size))
+            start, held, size = start + held, 0, 0
+    if held:
+        cuts.append((start, held, size))
+    if kind.whole is not None and len(cuts) > 1:
+        cuts = _whole(cuts, pl.scan_parquet(path).select(kind.whole).collect()[kind.whole])
+    return [
+        StageJob(kind.name, number + i, os.fspath(path), at, rows, of, buckets, os.fspath(folder))
+        for i, (at, rows, of) in enumerate(cuts)
+        if rows
+    ]
+
+
+def _whole(cuts: list[tuple[int, int, int]], values: pl.Series) -> list[tuple[int, int, int]]:
+    """The cuts with each border moved on to where the next value begins."""
+    begins = (values.ne_missing(values.shift(1))).arg_true()
+    borders = [0]
+    for start, _, _ in cuts[1:]:
+        at = begins.search_sorted(start)
+        borders.append(int(begins[at]) if at < begins.len() else values.len())
+    ends = [*borders[1:], values.len()]
+    return [(a, b - a, size) for a, b, (_, _, size) in zip(borders, ends, cuts, strict=True)]
+
+
+def share(shared: Shared, folder: Path) -> None:
+    """Store what the jobs share."""
+    write_value(shared, folder / SHARED)
+
+
+@lru_cache(maxsize=1)
+def _shared(folder: str) -> Shared:
+    shared: Shared = read_value(Path(folder) / SHARED)
+    return shared
+
+
+def run_stage(job: StageJob) -> Staged:
+    """Make the candidates of a slice and store them."""
+    shared, kind, folder = _shared(job.folder), KINDS[job.kind], Path(job.folder)
+    rows = pl.scan_parquet(job.family).slice(job.start, job.rows).collect(engine="in-memory")
+    keys: list[pl.DataFrame] = []
+    left, hits = [pl.DataFrame(schema=dict(LEFT))], [pl.DataFrame(schema=ROW_HITS)]
+    for piece in _pieces(kind, rows, job):
+        made = candidates(kind, piece, shared.look, shared.places, shared.guard, shared.options)
+        left.append(made.left)
+        hits.append(made.hits)
+        if made.rows.height:
+            name = f"{job.kind}-{job.number:05}-{len(keys):03}.arrow"
+            keys.append(_store(made, folder / name, job.buckets).with_columns(_part=pl.lit(name)))
+    stem = folder / f"{job.kind}-{job.number:05}"
+    if keys:
+        write_part(pl.concat(keys), Path(f"{stem}.keys"))
+    write_part(pl.concat(left), Path(f"{stem}.left"))
+    write_part(pl.concat(hits), Path(f"{stem}.hits"))
+    return Staged(job.kind, job.number, bool(keys))
+
+
+def _pieces(kind: Kind, rows: pl.DataFrame, job: StageJob) -> Iterator[pl.DataFrame]:
+    """The slice in pieces that stay small when they swell; families of steps are not cut again."""
+    swell = _SWELL.get(kind.name, 1)
+    if kind.whole is not None or job.bytes * swell <= 2 * _CHUNK:
+        yield rows
+        return
+    size = max(1, rows.height * _CHUNK // (job.bytes * swell))
+    for start in range(0, rows.height, size):
+        yield rows.slice(start, size)
+
+
+def _store(made: Candidates, path: Path, buckets: int) -> pl.DataFrame:
+    """Write the rows by bucket of their order, a batch each; returns the keys with batch and place in it."""
+    bucket = (pl.col("_order") // (2**64 // buckets + 1)).cast(pl.UInt32)
+    keys = made.keys.with_columns(_batch=bucket, _row=pl.int_range(pl.len(), dtype=pl.UInt32))
+    keys = keys.sort("_batch", "_row")
+    rows = made.rows.drop("group", "split")[keys["_row"]]
+    sizes = keys["_batch"].rle().struct.unnest() if keys.height else pl.DataFrame()
+    frames, start, numbers = [], 0, []
+    for number, length in enumerate(sizes["len"]):
+        frames.append(rows.slice(start, length))
+        numbers += [number] * length
+        start += length
+    write_batches(frames, path)
+    # The batch a row lies in is the number of its run: buckets without rows have no batch.
+    return keys.with_columns(
+        _batch=pl.Series(numbers, dtype=pl.UInt32),
+        _row=(pl.int_range(pl.len()) - pl.int_range(pl.len()).first().over("_batch")).cast(pl.UInt32),
+    )

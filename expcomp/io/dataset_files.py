@@ -1,0 +1,124 @@
+"""Files of a published dataset: Parquet as the Hub likes it, and JSON lines."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from expcomp.io.digest import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+    from typing import BinaryIO
+
+    import polars as pl
+    import pyarrow as pa
+
+__all__ = ["Written", "write_jsonl", "write_shard"]
+
+GROUP_BYTES = 48 << 20
+"""A row group begins anew after about this many bytes; viewers refuse large ones."""
+
+LEVEL = 3
+_LINES = 1_024
+
+
+class Written(NamedTuple):
+    """A file: its rows, its size and its digest."""
+
+    rows: int
+    bytes: int
+    sha256: str
+
+
+def write_shard(tables: Iterable[pa.Table], schema: pa.Schema, path: Path, *, chunked: bool = True) -> Written:
+    """Write tables of one schema as one Parquet file: zstd, page index, row groups by bytes.
+
+    Equal tables give equal bytes with one release of PyArrow.
+
+    Args:
+        tables: One after the other; none makes a file without rows.
+        schema: Of each of them.
+        path: Of the new file.
+        chunked: Cut pages by content, so that equal stretches of two versions are equal bytes.
+    """
+    import pyarrow.parquet as pq
+
+    rows = 0
+    with path.open("wb") as raw:
+        handle = _Hashing(raw)
+        with pq.ParquetWriter(
+            handle,
+            schema,
+            compression="zstd",
+            compression_level=LEVEL,
+            write_page_index=True,
+            use_content_defined_chunking=chunked,
+        ) as writer:
+            for table in tables:
+                for part in _groups(table):
+                    writer.write_table(part, row_group_size=part.num_rows)
+                rows += table.num_rows
+    return Written(rows, handle.size, PREFIX + handle.digest.hexdigest())
+
+
+def write_jsonl(lines: Iterable[pl.Series], path: Path) -> Written:
+    """Write texts as lines, UTF-8, each ended by a newline."""
+    import polars as pl
+
+    rows = 0
+    with path.open("wb") as raw:
+        handle = _Hashing(raw)
+        for series in lines:
+            for start in range(0, series.len(), _LINES):
+                handle.write(series.slice(start, _LINES).str.join("\n").cast(pl.Binary).item())
+                handle.write(b"\n")
+            rows += series.len()
+    return Written(rows, handle.size, PREFIX + handle.digest.hexdigest())
+
+
+class _Hashing:
+    """A file that is only written to, with its size and digest so far."""
+
+    closed = False
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self.raw, self.size, self.digest = raw, 0, sha256()
+
+    def write(self, data: bytes) -> int:
+        self.raw.write(data)
+        self.digest.update(data)
+        size = memoryview(data).nbytes
+        self.size += size
+        return size
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self.raw.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _groups(table: pa.Table) -> Iterator[pa.Table]:
+    """A table in parts of about GROUP_BYTES, at least a row each."""
+    start = 0
+    while start < table.num_rows:
+        rows = table.num_rows - start
+        size = table.slice(start).nbytes
+        if size > GROUP_BYTES:
+            rows = max(1, _fitting(table, start, rows))
+        yield table.slice(start, rows)
+        start += rows
+
+
+def _fitting(table: pa.Table, start: int, rows: int) -> int:
+    """The most rows from a start whose bytes fit a group; sizes of slices grow with their rows."""
+    low, high = 0, rows
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if table.slice(start, middle).nbytes <= GROUP_BYTES else (low, middle - 1)
+    return low

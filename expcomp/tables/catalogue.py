@@ -1,0 +1,24 @@
+"""Every public table: tables of a compile, row families, what a dataset folder holds, what trainers read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from expcomp.tables.core import CORE
+from expcomp.tables.datasets import DATASET_TABLES
+from expcomp.tables.decontamination import DECONTAMINATION_TABLES
+from expcomp.tables.families import BY_NAME
+from expcomp.tables.targets import TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from expcomp.tables._spec import Table
+
+CATALOGUE: Mapping[str, Mapping[str, Table]] = {
+    "Tables": CORE,
+    "Row families": {n: f.table for n, f in BY_NAME.items()},
+    "Dataset folders": {**DATASET_TABLES, **DECONTAMINATION_TABLES},
+    "Dataset configs": {t.table.name: t.table for t in TARGETS.values()},
+}
+TABLES: dict[str, Table] = {n: t for group in CATALOGUE.values() for n, t in group.items()}
