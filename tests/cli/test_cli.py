@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +53,15 @@ def test_the_verbs_of_the_compiler_are_there() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
-def test_help_comes_within_a_second_and_has_an_example(verb: tuple[str, ...]) -> None:
-    quickest = 9.0
-    for _ in range(3):
-        start = time.perf_counter()
-        done = compile_cli(*verb, "--help")
-        quickest = min(quickest, time.perf_counter() - start)
-        if quickest < 1:
-            break
-    assert quickest < 1
-    assert done.returncode == 0
+def test_help_loads_nothing_heavy_and_has_an_example(verb: tuple[str, ...]) -> None:
+    # What makes help slow is what it imports, and that does not depend on how busy the machine is.
+    code = (
+        "import sys\nfrom expcomp.cli.main import main\nsys.argv = ['expcomp', *sys.argv[1:], '--help']\n"
+        "try:\n    main()\nexcept SystemExit as e:\n    print('heavy', [m for m in sys.argv_heavy if m in sys.modules]); sys.exit(e.code)"
+    ).replace("sys.argv_heavy", repr(("polars", "pyarrow", "pandera", "pandas", "numpy", "matplotlib", "transformers")))
+    done = subprocess.run([sys.executable, "-c", code, *verb], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "heavy []" in done.stdout
     assert re.search(rf"Example: expcomp {' '.join(verb)}\b", done.stdout)
 
 
