@@ -1,4 +1,4 @@
-"""Families over several attempts at one task: preference pairs and rollout groups. Never across tasks."""
+"""Preference pairs: attempts at one task, files they handed over, steps and their retries. Never across tasks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from expcomp.rows.attempt_rows import message
 from expcomp.rows.family import RowFamily
 from expcomp.tables.families import BY_NAME
 from expcomp.tables.family import CHAT
 
 if TYPE_CHECKING:
     from expcomp.rows.context import Context
+
+_WORDS = 16
 
 
 def shared_prefix(c: Context, members: pl.DataFrame) -> pl.DataFrame:
@@ -51,8 +54,8 @@ def shared_prefix(c: Context, members: pl.DataFrame) -> pl.DataFrame:
 
 
 def preference(c: Context) -> pl.DataFrame:
-    """Attempt pairs within a task, better first, and step pairs where a retry worked after a failure."""
-    return pl.concat([_attempt_pairs(c), _step_pairs(c)], how="diagonal")
+    """Attempt pairs within a task, better first; the same file as two attempts handed it over; a failed step and its retry."""
+    return pl.concat([_attempt_pairs(c), _deliverable_pairs(c), _step_pairs(c)], how="diagonal")
 
 
 def _attempt_pairs(c: Context) -> pl.DataFrame:
@@ -142,6 +145,66 @@ def _attempt_pairs(c: Context) -> pl.DataFrame:
     )
 
 
+def _deliverable_pairs(c: Context) -> pl.DataFrame:
+    """Texts of one name that two attempts of a package handed over: equal prompts, whatever the attempts were told on the way."""
+    # A file of a few values says little about what made it better.
+    wordy = pl.col("content").str.count_matches(r"\w+") >= _WORDS
+    files = c.tables["artifacts"].filter((pl.col("kind") == "file") & wordy.fill_null(value=False))
+    side = (
+        c.attempts.filter(pl.col("is_root") & pl.col("instruction").is_not_null() & pl.col("score_norm").is_not_null())
+        .with_columns(place=pl.int_range(pl.len()))
+        .join(
+            files.select("attempt_id", "uri", "content", name=pl.col("uri").str.split("/").list.last()),
+            on="attempt_id",
+            how="inner",
+            maintain_order="left_right",
+        )
+        .select(
+            "package_id",
+            "task_id",
+            "attempt_id",
+            "name",
+            "uri",
+            "content",
+            "place",
+            "score_norm",
+            "issue",
+            "label_strength",
+            "grade_ref",
+            "task_source_ref",
+            "instruction",
+        )
+        # Of several files of one name nobody can say which stands for which.
+        .filter(pl.struct("attempt_id", "name").is_unique())
+    )
+    better = pl.col("score_norm") > pl.col("score_norm_b")
+    pairs = side.join(
+        side, on=["package_id", "task_id", "name"], how="inner", suffix="_b", maintain_order="left_right"
+    ).filter(better & (pl.col("content") != pl.col("content_b")))
+    asked = pl.concat_str("instruction", pl.lit("\n\n"), "name")
+    return pairs.select(
+        "package_id",
+        "task_id",
+        "attempt_id",
+        pair_level=pl.lit("deliverable"),
+        prompt=pl.concat_list(message("user", asked, trainable=False)).cast(CHAT),
+        chosen=pl.concat_list(message("assistant", pl.col("content"), trainable=True)).cast(CHAT),
+        rejected=pl.concat_list(message("assistant", pl.col("content_b"), trainable=True)).cast(CHAT),
+        chosen_attempt_id="attempt_id",
+        rejected_attempt_id="attempt_id_b",
+        chosen_score="score_norm",
+        rejected_score="score_norm_b",
+        margin=pl.col("score_norm") - pl.col("score_norm_b"),
+        _margin=pl.when(pl.col("issue").is_null() & pl.col("issue_b").is_null()).then(
+            pl.col("score_norm") - pl.col("score_norm_b")
+        ),
+        _issue=pl.coalesce("issue", "issue_b"),
+        _label_strength=pl.min_horizontal("label_strength", "label_strength_b"),
+        _refs=pl.concat_list("task_source_ref", "uri", "uri_b", "grade_ref", "grade_ref_b").list.drop_nulls(),
+        _discriminator=pl.concat_str("attempt_id", "attempt_id_b", "name", separator=">"),
+    )
+
+
 def _step_pairs(c: Context) -> pl.DataFrame:
     own = c.agent_steps.filter(pl.col("duplicate_of").is_null())
     retry = own.filter(pl.col("retry_of").is_not_null() & pl.col("success").fill_null(value=False))
@@ -192,77 +255,6 @@ def _step_pairs(c: Context) -> pl.DataFrame:
     )
 
 
-def grpo(c: Context) -> pl.DataFrame:
-    """One group for each task with a graded attempt: all attempts with a usable score, rewards and advantages."""
-    graded = c.attempts.filter(pl.col("is_root") & pl.col("task_id").is_not_null() & pl.col("grade_kind").is_not_null())
-    # An attempt without a transcript has no completion. A scripted one (an oracle) is counted and left out; where the record of
-    # a model's attempt is lost, what is left would be a biased sample of the task: such a group has no target.
-    spoke = c.transcripts.filter("by_model").select("attempt_id")
-    usable = graded.filter("usable").join(spoke, on="attempt_id", how="semi", maintain_order="left")
-    silent = graded.filter("usable").join(spoke, on="attempt_id", how="anti", maintain_order="left")
-    by_model = pl.col("model").is_not_null() | (pl.col("source_format") == "packages")
-    left_out = silent.group_by("task_id", maintain_order=True).agg(
-        n_without_transcript=pl.len().cast(pl.Int32), lost=by_model.any()
-    )
-    prefix = shared_prefix(c, usable.select("attempt_id", group="task_id"))
-    talk = (
-        usable.join(c.transcripts, on="attempt_id", how="left", maintain_order="left")
-        .join(prefix, left_on="task_id", right_on="group", how="left", maintain_order="left")
-        .with_columns(n=pl.min_horizontal(pl.col("n_shared").fill_null(0), pl.col("n_prompt")))
-        .with_columns(n=pl.col("n").min().over("task_id"))
-        .with_columns(
-            before=pl.col("messages").list.head("n"),
-            after=pl.when("by_model").then(pl.col("messages").list.slice("n")).cast(CHAT),
-        )
-    )
-    std = pl.col("score_norm").std(ddof=0)
-    first_package = pl.col("package_id") == pl.col("package_id").first()
-    groups = talk.group_by("task_id", maintain_order=True).agg(
-        package_id=pl.col("package_id").first(),
-        prompt=pl.col("before").first(),
-        completions=pl.col("after"),
-        rewards=pl.col("score_norm"),
-        advantages=(pl.col("score_norm") - pl.col("score_norm").mean()) / std,
-        attempt_ids=pl.col("attempt_id"),
-        group_size=pl.len().cast(pl.Int32),
-        reward_mean=pl.col("score_norm").mean(),
-        reward_std=std,
-        pass_rate=pl.col("passed").mean(),
-        solver_gap=pl.col("score_norm").max() - pl.col("score_norm").min(),
-        tools=pl.col("task_tools").drop_nulls().first(),
-        traces=pl.col("trace_ref").filter(first_package),
-        grades=pl.col("grade_ref").filter(first_package),
-        _label_strength=pl.col("label_strength").min(),
-        _contexts=pl.col("n_contexts").max().cast(pl.Int64),
-    )
-    # Tasks whose attempts have no usable score at all are candidates too: rejected, and counted.
-    rest = (
-        graded.filter(~pl.col("task_id").is_in(usable["task_id"].implode()))
-        .group_by("task_id", maintain_order=True)
-        .agg(
-            package_id=pl.col("package_id").first(),
-            _issue=pl.col("issue").first(),
-            group_size=pl.lit(0, dtype=pl.Int32),
-            traces=pl.col("trace_ref").filter(first_package),
-            grades=pl.col("grade_ref").filter(first_package),
-        )
-    )
-    flat = pl.col("reward_std").fill_null(0) < 1e-12
-    together = pl.concat([groups, rest], how="diagonal").join(left_out, on="task_id", how="left", maintain_order="left")
-    return together.select(
-        pl.exclude("traces", "grades", "advantages", "completions", "n_without_transcript", "lost"),
-        completions=pl.when(~pl.col("lost").fill_null(value=False)).then("completions"),
-        advantages=pl.when(~flat).then("advantages"),
-        _refs=pl.concat_list("traces", "grades").list.drop_nulls(),
-        n_without_transcript=pl.col("n_without_transcript").fill_null(0),
-        # A file of traces holds many tasks, and a group without completions nothing else that tells it from the next.
-        _discriminator="task_id",
-        _group_n=pl.col("group_size").cast(pl.Int64),
-        _group_std=pl.when(pl.col("group_size") > 1).then(pl.when(flat).then(0.0).otherwise("reward_std")),
-    )
-
-
 PAIR_FAMILIES: tuple[RowFamily, ...] = (
     RowFamily(BY_NAME["preference_pair"], ("attempts", "messages", "steps"), preference),
-    RowFamily(BY_NAME["grpo_rollout_group"], ("attempts", "messages"), grpo),
 )

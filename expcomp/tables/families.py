@@ -119,10 +119,10 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         "preference_pair",
-        "ordered pair of attempts, or of steps",
+        "ordered pair of attempts, of files they handed over, or of steps",
         "The better and the worse way on from the same prompt.",
         {
-            "pair_level": text("attempt, or step"),
+            "pair_level": text("attempt, deliverable, or step"),
             "prompt": chat("messages both sides share"),
             "chosen": chat("the better continuation"),
             "rejected": chat("the worse continuation"),

@@ -93,7 +93,7 @@ PAIR_LINEAGE = {
     "task_id": LINEAGE["task_id"],
     "chosen_attempt_id": text("attempt of chosen", nullable=False),
     "rejected_attempt_id": text("attempt of rejected", nullable=False),
-    "pair_level": text("attempt, or step", nullable=False),
+    "pair_level": text("attempt, deliverable, or step", nullable=False),
     "row_id": LINEAGE["row_id"],
 }
 TASK_LINEAGE = {"task_id": LINEAGE["task_id"], "row_id": LINEAGE["row_id"]}
@@ -481,3 +481,4 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "world-model",
     )
 }
+GROUPS["all"] = tuple(TARGETS)

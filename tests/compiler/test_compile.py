@@ -691,3 +691,20 @@ def test_a_compilation_in_memory_is_written_as_the_folder_would_be(
         name = file.relative_to(compiled).as_posix()
         if name.startswith(("rows/", "rejected/", "tables/")):
             assert (tmp_path / "out" / name).read_bytes() == file.read_bytes(), name
+
+
+def test_the_same_file_of_two_attempts_is_a_pair_when_it_says_enough(tmp_path: Path) -> None:
+    root = package(tmp_path, scores={"baseline": 0.4, "revised": 0.9, "third": 0.9})
+    words = "Twelve gauges stand in the yard, of which three leak and one was replaced last week, so eleven count."
+    for kind, text in (("baseline", f"{words} No."), ("revised", f"{words} Yes."), ("third", f"{words} Yes.")):
+        put(root / f"attempts/{kind}/artifacts/report.md", text)
+    found = xc.compile(xc.read_traces(tmp_path))
+    pairs = found.rows["preference_pair"].filter(pl.col("pair_level") == "deliverable")
+    # Equal scores give no pair, and neither do equal files.
+    assert sorted(p[0]["content"][-4:] for p in pairs["chosen"].to_list()) == ["Yes.", "Yes."]
+    assert {p[0]["content"] for p in pairs["rejected"].to_list()} == {f"{words} No."}
+    assert pairs["margin"].to_list() == pytest.approx([0.5, 0.5])
+    assert {p[0]["content"].split("\n\n")[-1] for p in pairs["prompt"].to_list()} == {"report.md"}
+    put(root / "attempts/revised/artifacts/report.md", "Twelve.")
+    short = xc.compile(xc.read_traces(tmp_path)).rows["preference_pair"].filter(pl.col("pair_level") == "deliverable")
+    assert short.height == 1
