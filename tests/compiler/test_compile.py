@@ -22,7 +22,7 @@ from expcomp.errors import OutputError, SourceError, UsageError
 from expcomp.rows.registry import ROW_FAMILIES
 from expcomp.sources.packages import _package
 from expcomp.tables.core import CORE
-from tests.helpers import STEPS, environment, package, published, tree
+from tests.helpers import STEPS, environment, package, published, put, tree
 
 MANY = 33
 """Packages from which on there are two shards."""
