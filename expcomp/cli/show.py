@@ -107,7 +107,8 @@ def show_datasets(manifest: dict[str, Any], out: Path) -> None:
         told = ", ".join(f"{n:,} {what}" for what, n in held["reports"].items())
         console.print(f"Held against {held['heldout_tasks']:,} tasks: {told}.")
     console.print(
-        f"Wrote {out}. Settings for each trainer stand in {out / 'README.md'}; reasons in {out / 'left_out.parquet'}."
+        f"Wrote {out}. Settings for each trainer stand in {out / 'README.md'}; reasons in {out / 'left_out.parquet'}.",
+        markup=False,
     )
 
 

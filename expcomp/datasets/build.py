@@ -12,8 +12,6 @@ import polars as pl
 
 from expcomp.datasets.candidates import Guard
 from expcomp.datasets.compiled import Compiled, prepared
-from expcomp.datasets.contract import LEFT
-from expcomp.datasets.decontaminate.report import ROW_HITS
 from expcomp.datasets.folder import Built, finish
 from expcomp.datasets.guard import guard_of
 from expcomp.datasets.needs import chosen
@@ -42,8 +40,11 @@ def resolve_targets(names: Sequence[str]) -> list[Target]:
     """Targets by name; a trainer's name stands for all of its targets. In the order of their declaration.
 
     Raises:
-        UsageError: A name that is neither.
+        UsageError: A name that is neither, or none at all.
     """
+    if not names:
+        msg = f"no target is given; known are {', '.join(TARGETS)}, and {', '.join(GROUPS)} for all of a trainer"
+        raise UsageError(msg)
     wanted: set[str] = set()
     for name in names:
         if name not in TARGETS and name not in GROUPS:
@@ -94,7 +95,7 @@ def write_datasets(
         parts.mkdir()
         look = compiled.lookups()
         places = assign(look.tasks, look.attempts, options)
-        checked = guard_of(compiled.table("tasks").collect(), against, options.policy, columns=columns)
+        checked = guard_of(look.tasks, against, options.policy, columns=columns)
         kinds = {t.kind: KINDS[t.kind] for t in wanted}
         look = prepared(look, compiled, kinds)
         share(Shared(look, places, Guard(checked.index, checked.hits, checked.banned), options), parts)
@@ -119,11 +120,12 @@ def write_datasets(
                 plan.keys,
                 plan.left,
                 done,
-                _read(staged, parts, "hits", ROW_HITS),
+                _read(staged, parts, "hits"),
                 look,
                 places,
                 checked,
                 options,
+                compiled.rejections(kinds),
             ),
             staging,
             compiled.fingerprint,
@@ -146,8 +148,8 @@ def _plan(wanted: Sequence[Target], staged: Sequence[Staged], parts: Path, out: 
     plan = _Plan([], {}, {})
     for kind in dict.fromkeys(t.kind for t in wanted):
         own = [s for s in staged if s.kind == kind]
-        keys = _read([s for s in own if s.any], parts, "keys", None)
-        left = _read(own, parts, "left", dict(LEFT))
+        keys = _read(own, parts, "keys")
+        left = _read(own, parts, "left")
         for target in (t for t in wanted if t.kind == kind):
             kept, more = chosen(target, keys, options)
             plan.keys[target.name] = kept = ranked(kept)
@@ -161,12 +163,9 @@ def _plan(wanted: Sequence[Target], staged: Sequence[Staged], parts: Path, out: 
     return plan
 
 
-def _read(staged: Sequence[Staged], parts: Path, what: str, schema: dict[str, Any] | None) -> pl.DataFrame:
+def _read(staged: Sequence[Staged], parts: Path, what: str) -> pl.DataFrame:
     """What the jobs left, in their order."""
-    frames = [read_part(parts / f"{s.kind}-{s.number:05}.{what}") for s in staged]
-    if not frames:
-        return pl.DataFrame(schema=schema)
-    return pl.concat(frames)
+    return pl.concat(read_part(parts / f"{s.kind}-{s.number:05}.{what}") for s in staged)
 
 
 def _apart(source: Path, out: Path) -> None:

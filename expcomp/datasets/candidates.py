@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from expcomp.datasets.compiled import narrowed
+from expcomp.datasets.compiled import lines_of, narrowed, with_tasks
 from expcomp.datasets.contract import LEFT, LOGICAL, Made
 from expcomp.datasets.decontaminate.report import ROW_HITS, row_hits
 from expcomp.datasets.flat import texts_of
@@ -68,7 +68,10 @@ def candidates(
         guard: Held-out tasks and texts.
         options: Of the dataset.
     """
-    made = kind.build(with_tools(rows), narrowed(look, rows), options)
+    near = narrowed(look, rows)
+    made = kind.build(with_tools(with_tasks(rows, near)), near, options)
+    # Readers of JSON lines keep ten decimals; what the Parquet says must be what they read.
+    made = Made(made.rows.with_columns(pl.col(pl.Float64).round(10)), made.left)
     if not options.keep_unasked:
         made = _asked(made)
     texts = texts_of(made.rows, kind.chats)
@@ -150,7 +153,8 @@ def _placed(rows: pl.DataFrame, places: pl.DataFrame, options: DatasetOptions) -
     """Rows with the group and split of their task."""
     group, split = unlisted(options)
     alone = rows.select("task_id").with_columns(group.alias("_group")).with_columns(group).with_columns(split)
-    known = rows.select("task_id").join(places, on="task_id", how="left", maintain_order="left")
+    near = lines_of(places, "task_id", rows["task_id"])
+    known = rows.select("task_id").join(near, on="task_id", how="left", maintain_order="left")
     return rows.with_columns(
         group=pl.coalesce(known["group"], alone["group"]),
         split=pl.coalesce(known["split"], alone["split"]),

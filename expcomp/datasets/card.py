@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 import polars as pl
 
 from expcomp.datasets.card_text import body
+from expcomp.io.digest import sha256_hex
 from expcomp.tables.targets import TARGETS, Target
 
 _SHARD = re.compile(r"-\d{5}-of-\d{5}(?=\.)")
@@ -107,8 +108,22 @@ def _typing(manifest: Mapping[str, Any], kind: str, root: str = "") -> dict[str,
             files = [{"split": s, "path": p} for s, p in paths.items()]
             configs.append({"config_name": config["config"], "data_files": files})
             features = _features(target, config.get("columns") or list(target.columns))
-            types.append({"config_name": config["config"], "features": features})
+            told = [f for f in config["files"] if _kind(f) == kind]
+            types.append(
+                {
+                    "config_name": config["config"],
+                    # `datasets` caches by the name of the directory and by this text, not by the files: it has to change with them.
+                    "description": sha256_hex("\n".join(f["sha256"] for f in told).encode()),
+                    "features": features,
+                    "splits": [_split(s, [f for f in told if f["split"] == s]) for s in paths],
+                }
+            )
     return {"configs": configs, "dataset_info": types}
+
+
+def _split(name: str, files: list[FileInfo]) -> dict[str, Any]:
+    sizes = {"num_bytes": sum(f["bytes"] for f in files), "num_examples": sum(f["rows"] for f in files)}
+    return {"name": name} | sizes
 
 
 def _features(target: Target, columns: list[str]) -> list[dict[str, Any]]:

@@ -17,7 +17,13 @@ _MASKED = {
     "sharegpt": "strings only",
     "native": "native JSON objects",
 }
-_COUNTS = {"label_sources": "label source", "verifiers": "verifier", "pair_levels": "level of the pair"}
+_COUNTS = {
+    "label_sources": "label source",
+    "verifiers": "verifier",
+    "pair_levels": "level of the pair",
+    "published_splits": "split that the benchmark publishes",
+    "compile_rejected": "reason for which the compile had rejected rows before",
+}
 _TYPED = """`arguments` of calls is Arrow type `arrow.json`, read by `datasets` 4.7 and later as `Json()`. Without `datasets`: pandas and
 PyArrow show JSON text; Polars shows `Extension('arrow.json', String)`, and `.ext.storage()` gives the text back."""
 _LOADING = """```python
@@ -26,8 +32,9 @@ from datasets import load_dataset
 data = load_dataset("DIR", "{config}")  # DIR: this directory
 ```"""
 _TWINS = """The JSONL twins hold the same rows in the same order: `load_dataset("DIR/data", "{config}")` reads them with the same types
-(`datasets` takes one file format a README, so theirs is `data/README.md`). Read on its own, a JSONL file needs both its types and
-the word that it is no raw agent session:
+(`datasets` takes one file format a README, so theirs is `data/README.md`). Prefer Parquet: read from JSON
+lines, a column in which every text looks like a time becomes times, and numbers keep ten decimals. Read on its own, a JSONL file needs
+both its types and the word that it is no raw agent session:
 
 ```python
 from datasets import load_dataset, load_dataset_builder
@@ -150,6 +157,8 @@ def _known(config: Mapping[str, Any]) -> str:
             else ""
         )
         lines.append(f"Labels: {good:,} good, {bad:,} bad.{balance}")
+        if not good or not bad:
+            lines.append("There is one class only: nothing can be told apart by these rows alone.")
     for name, words in _COUNTS.items():
         if facts.get(name):
             lines.append(f"By {words}: " + ", ".join(f"{_line(str(k))} {n:,}" for k, n in facts[name].items()) + ".")

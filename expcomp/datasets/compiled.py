@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ import polars as pl
 from expcomp.compiler.compilation import Compilation, open_compilation
 from expcomp.datasets.contract import Lookups
 from expcomp.datasets.decontaminate.heldout import task_identity
+from expcomp.datasets.flat import filled, prompt_task
 from expcomp.errors import SourceError
 from expcomp.io.documents import read_json
 
@@ -33,7 +36,10 @@ _ATTEMPTS = (
     "model",
     "started_at",
 )
-_TASKS = ("task_id", "native_id", "instruction", "target", "cluster", "workflow_family", "split")
+_TASKS = ("task_id", "instruction", "target", "cluster", "workflow_family", "split")
+_READ = frozenset({*_TASKS, "dataset", "native_id", "task_digest"})
+_NAMES = ("attempt_id", "attempt_ids")  # of a row, and of a group
+_SLICE = 8_192  # tasks whose texts are normalised at a time
 
 
 @dataclass(frozen=True)
@@ -90,11 +96,16 @@ class Compiled:
             raise SourceError(msg)
         return pl.scan_parquet(path)
 
+    def rejections(self, kinds: Mapping[str, Kind]) -> dict[str, dict[str, int]]:
+        """Reasons for which the compile rejected rows of the families behind the kinds, with their numbers, by kind."""
+        families = self.compilation.report["families"]
+        return {k.name: dict(families.get(k.family, {}).get("reasons", {})) for k in kinds.values()}
+
     def lookups(self) -> Lookups:
         """The key tables, whole."""
-        attempts = self.table("attempts").select(_ATTEMPTS).collect()
-        tasks = self.table("tasks").collect()
-        identity = task_identity(tasks).select("task_id", "benchmark", "task", "content_digest")
+        attempts = self._named(self.table("attempts").select(_ATTEMPTS).collect())
+        table = self.table("tasks")
+        tasks = table.select(c for c in table.collect_schema() if c in _READ).collect()
         graded = (
             self.table("grades")
             .filter(pl.col("is_primary"))
@@ -112,10 +123,44 @@ class Compiled:
         )
         known = (
             tasks.select(_TASKS)
-            .join(identity, on="task_id", how="left", maintain_order="left")
+            .hstack(identified(tasks).drop("task_id"))
             .join(graded, on="task_id", how="left", maintain_order="left")
         )
         return Lookups(attempts, known, {})
+
+    def _named(self, attempts: pl.DataFrame) -> pl.DataFrame:
+        """Attempts with a task: those of sessions and chat sets, which name none, by the words that their user began with."""
+        nameless = attempts.filter(pl.col("task_id").is_null()).select("attempt_id")
+        if nameless.is_empty():
+            return attempts
+        asked = (
+            self.table("messages")
+            .filter((pl.col("role") == "user") & (pl.col("branch").fill_null(0) == 0) & filled("content").is_not_null())
+            .select("attempt_id", "message_index", "content")
+            .join(nameless.lazy(), on="attempt_id", how="semi", maintain_order="left")
+            .sort("attempt_id", "message_index")
+            .unique("attempt_id", keep="first", maintain_order=True)
+            .select("attempt_id", _asked=prompt_task("content"))
+            # Streamed: what users said in all attempts would not fit in memory.
+            .collect(engine="streaming")
+        )
+        return (
+            attempts.join(asked, on="attempt_id", how="left", maintain_order="left")
+            .with_columns(pl.coalesce("task_id", "_asked").alias("task_id"))
+            .drop("_asked")
+        )
+
+
+def with_tasks(rows: pl.DataFrame, look: Lookups) -> pl.DataFrame:
+    """Rows of a family that name no task, with that of their attempt."""
+    if "attempt_id" not in rows.columns or not rows["task_id"].null_count():
+        return rows
+    known = look.attempts.select("attempt_id", _task="task_id")
+    return (
+        rows.join(known, on="attempt_id", how="left", maintain_order="left")
+        .with_columns(task_id=pl.coalesce("task_id", "_task"))
+        .drop("_task")
+    )
 
 
 def prepared(look: Lookups, source: Compiled, kinds: Mapping[str, Kind]) -> Lookups:
@@ -124,11 +169,32 @@ def prepared(look: Lookups, source: Compiled, kinds: Mapping[str, Kind]) -> Look
     return Lookups(look.attempts, look.tasks, extra)
 
 
+def identified(tasks: pl.DataFrame) -> pl.DataFrame:
+    """`task_identity` of a table, slice by slice on all processors: it reads every text, and needs several times its size."""
+    slices = [tasks.slice(start, _SLICE) for start in range(0, max(1, tasks.height), _SLICE)]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        return pl.concat(threads.map(task_identity, slices))
+
+
 def narrowed(look: Lookups, rows: pl.DataFrame) -> Lookups:
     """The lookups for the tasks and attempts of a slice only: joins on them cost by the slice, not by the load."""
     attempts, tasks = look.attempts, look.tasks
     if "task_id" in rows.columns:
-        tasks = tasks.join(rows.select("task_id"), on="task_id", how="semi", maintain_order="left")
-        if rows["attempt_id"].null_count() < rows.height:
-            attempts = attempts.join(rows.select("attempt_id"), on="attempt_id", how="semi", maintain_order="left")
+        tasks = lines_of(tasks, "task_id", rows["task_id"])
+    named = [rows[c].explode() if c == "attempt_ids" else rows[c] for c in _NAMES if c in rows.columns]
+    if any(n.null_count() < n.len() for n in named):
+        attempts = lines_of(attempts, "attempt_id", pl.concat(named))
     return Lookups(attempts, tasks, look.extra)
+
+
+def lines_of(frame: pl.DataFrame, column: str, wanted: pl.Series) -> pl.DataFrame:
+    """Lines of a frame whose column holds a wanted value, in their order.
+
+    In a column marked as sorted they are searched for, which costs by what is wanted, not by the frame.
+    """
+    if not frame[column].flags["SORTED_ASC"]:
+        return frame.join(wanted.to_frame(column), on=column, how="semi", maintain_order="left")
+    wanted = wanted.drop_nulls().unique().sort()
+    low, high = (frame[column].search_sorted(wanted, side) for side in ("left", "right"))
+    spans = pl.DataFrame({"low": low, "high": high})
+    return frame[spans.select(at=pl.int_ranges("low", "high")).explode("at").drop_nulls()["at"]]

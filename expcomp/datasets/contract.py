@@ -104,7 +104,7 @@ class Lookups:
     Attributes:
         attempts: attempt_id, task_id, package_id, status, is_truncated, passed, score_norm, score_valid, grade_kind, arm,
             model, started_at.
-        tasks: task_id, benchmark, task, content_digest, instruction, target, cluster, workflow_family, split, verifier.
+        tasks: task_id, benchmark, task, content_digest, text_digest, instruction, target, cluster, workflow_family, split, verifier.
         extra: What a kind's `prepare` made, by kind.
     """
 

@@ -16,6 +16,7 @@ from expcomp.datasets.flat import (
     implode_chat,
     message_lines,
     policy_chars,
+    prompt_task,
 )
 from expcomp.datasets.normal import Reason, first_reason, first_unsound, normalise_flat
 from expcomp.datasets.options import DatasetOptions
@@ -103,11 +104,7 @@ def read_chats(frame: pl.DataFrame, column: str, options: DatasetOptions) -> Cha
 
 def _prompt_task(asked: pl.DataFrame) -> pl.DataFrame:
     """(row, prompt_task): a name for the task of rows that name none. Rows that begin with equal words of a user share it."""
-    return (
-        asked.unique("row", keep="first", maintain_order=True)
-        .with_columns(text=pl.col("content").str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase())
-        .select("row", prompt_task=pl.format("prompt/{}", sha256_expr("text").str.head(16)))
-    )
+    return asked.unique("row", keep="first", maintain_order=True).select("row", prompt_task=prompt_task("content"))
 
 
 def lower_trainable(flat: pl.DataFrame, *, mask_failed: bool) -> pl.DataFrame:

@@ -90,16 +90,16 @@ class Dataset:
         return Shown(self.rows.row(i, named=True))
 
     def plot(self, ax: Any = None) -> Any:
-        """Distribution of row lengths; returns the matplotlib axes."""
+        """Distribution of row lengths, in tokens where they were counted; returns the matplotlib axes."""
         from expcomp.datasets.figures import lengths
 
-        return lengths(self._keys, ax, column="_size")
+        return lengths(self._keys, ax, column="_tokens" if "_tokens" in self._keys.columns else "_size")
 
     def plot_labels(self, ax: Any = None) -> Any:
         """Distribution of the labels, pass rates or margins; returns the matplotlib axes."""
-        from expcomp.datasets.figures import labels
+        from expcomp.datasets.figures import labels, shares
 
-        return labels(self.rows, ax)
+        return (shares if {"margin", "pass_rate"} & set(self.rows.columns) else labels)(self.rows, ax)
 
     def write(
         self, out: str | Path, *, about: Mapping[str, str | None] | None = None, force: bool = False
@@ -115,7 +115,7 @@ class Dataset:
             done = []
             if self._keys.height:
                 data.mkdir(parents=True)
-                write_batches([self._chosen], parts / _PART)
+                write_batches(self._chosen, [self._chosen.height], parts / _PART)
                 place = {"_part": pl.lit(_PART), "_batch": pl.lit(0, pl.UInt32)}
                 keys = self._keys.with_columns(**place, _row=pl.int_range(pl.len(), dtype=pl.UInt32))
                 done = [run_shard(job) for job in plan_shards(self.target, keys, parts, data)]
@@ -189,7 +189,7 @@ def dataset(
     look = compiled.lookups()
     places = assign(look.tasks, look.attempts, options)
     sets: Sequence[Any] = against if isinstance(against, (list, tuple)) else [against]
-    checked = guard_of(compiled.table("tasks").collect(), sets, options.policy, columns=columns)
+    checked = guard_of(look.tasks, sets, options.policy, columns=columns)
     look = prepared(look, compiled, {kind.name: kind})
     guard = Guard(checked.index, checked.hits, checked.banned)
     made = candidates(kind, compiled.family(kind.family).collect(), look, places, guard, options)
@@ -201,7 +201,18 @@ def dataset(
     frame = pl.concat([p.frame for p in lowered]) if lowered else wanted.table.empty()
     refused = pl.concat([left.clear(), *(p.left for p in lowered)])
     fine = ~rows["row_id"].is_in(refused["row_id"].implode())
-    built = Built([wanted], {wanted.name: keys}, {wanted.name: left}, [], made.hits, look, places, checked, options)
+    built = Built(
+        [wanted],
+        {wanted.name: keys},
+        {wanted.name: left},
+        [],
+        made.hits,
+        look,
+        places,
+        checked,
+        options,
+        compiled.rejections({kind.name: kind}),
+    )
     return Dataset(
         wanted,
         rows.filter(fine),

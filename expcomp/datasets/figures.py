@@ -10,7 +10,14 @@ import polars as pl
 
 from expcomp.errors import ConfigError, UsageError
 
-_LENGTHS = {"tokens": "tokens", "_chars": "characters that carry loss", "chars": "characters"}
+_LENGTHS = {
+    "tokens": "tokens",
+    "_tokens": "tokens",
+    "_chars": "characters that carry loss",
+    "chars": "characters",
+    "_size": "bytes of text",
+}
+_SHARES = {"margin": "difference of scores", "pass_rate": "share of attempts that passed"}
 _LIMITS = (4096, 8192, 16384, 32768)
 # Okabe and Ito; each with its own hatch, so that grey print tells them apart as well.
 _FILLS = (("#0072B2", ""), ("#E69F00", "///"), ("#999999", "..."), ("#009E73", "xx"))
@@ -86,6 +93,25 @@ def labels(frame: pl.DataFrame, ax: Any = None) -> Any:
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel(unit)
     axes.set_title(f"Labels of {total:,} {unit}", loc="left")
+    return axes
+
+
+def shares(frame: pl.DataFrame, ax: Any = None) -> Any:
+    """Histogram of the margins of pairs or the pass rates of tasks, from 0 to 1. Returns the axes.
+
+    Args:
+        frame: Has `margin` or `pass_rate`; rows without a value are not drawn.
+        ax: Where to draw; a new figure when None.
+    """
+    name = next((c for c in _SHARES if c in frame.columns), None)
+    if name is None:
+        raise UsageError(f"no column of shares; expected {' or '.join(_SHARES)}")
+    axes, known = _axes(ax, "y"), frame[name].drop_nulls()
+    axes.hist(known.to_list(), bins=20, range=(0, 1), color=_FILLS[0][0], edgecolor="white", linewidth=0.5)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel(_SHARES[name])
+    axes.set_ylabel("rows")
+    axes.set_title(f"{known.len():,} of {frame.height:,} rows", loc="left")
     return axes
 
 

@@ -20,6 +20,12 @@ def filled(column: str) -> pl.Expr:
     return pl.when(pl.col(column).str.contains(_WORD)).then(pl.col(column))
 
 
+def prompt_task(column: str) -> pl.Expr:
+    """A name for the task of what names none: equal words of a user, in whatever case and spacing, are one task."""
+    words = pl.col(column).str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase()
+    return pl.format("prompt/{}", sha256_expr(words).str.head(16))
+
+
 def explode_chat(frame: pl.DataFrame, column: str) -> pl.DataFrame:
     """Messages of a chat column, one a line: `row` (position in the frame), `pos` (in the chat), the fields of MESSAGE."""
     length = pl.col(column).list.len().fill_null(0).cast(pl.Int64)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
 from typing import Any
 
 import polars as pl
@@ -21,17 +21,21 @@ from expcomp.datasets.recipes import dataset_info
 from expcomp.datasets.select import length_report
 from expcomp.datasets.shards import ShardDone
 from expcomp.datasets.tokens import advice
+from expcomp.io.dataset_files import Written
 from expcomp.io.digest import sha256_file
 from expcomp.io.documents import write_json, write_text
-from expcomp.io.sinks import write_parquet
+from expcomp.io.sinks import join_lines, write_parquet
 from expcomp.tables.datasets import INVENTORY, LEFT_OUT, ROW_INDEX
 from expcomp.tables.targets import Target
 from expcomp.version import __version__
 
+# NeMo-RL opens one file a set.
+_ONE_FILE = frozenset({"nemo-rl", "nemo-rl-dpo", "nemo-rl-grpo"})
+
 
 @dataclass(frozen=True)
 class Built:
-    """What the two passes of a build gave, by target where it is a mapping."""
+    """What the two passes of a build gave, by target where it is a mapping; `rejected`: reasons of the compile, by kind."""
 
     targets: Sequence[Target]
     keys: Mapping[str, pl.DataFrame]
@@ -42,11 +46,13 @@ class Built:
     places: pl.DataFrame
     checked: Checked
     options: DatasetOptions
+    rejected: Mapping[str, Mapping[str, int]]
 
 
 def finish(built: Built, staging: Path, input_digest: str | None, about: Mapping[str, str | None]) -> dict[str, Any]:
     """Name the shards, write what stands beside them, and return the manifest."""
     configs, index, left = [], [], []
+    rates = _rates(built.look.attempts)
     for target in built.targets:
         done = [d for d in built.done if d.target == target.name]
         files = _named(target, done, staging)
@@ -54,12 +60,9 @@ def finish(built: Built, staging: Path, input_digest: str | None, about: Mapping
         taken = _taken(keys, done)
         gone = pl.concat([built.left[target.name], *(d.left for d in done)])
         left.append(gone.select(pl.lit(target.config).alias("config"), pl.all()))
-        index.append(_index(target, taken))
+        index.append(_index(target, taken, rates))
         config = config_of(target, taken, files, gone)
-        templates: Counter[str] = Counter()
-        for shard in done:
-            templates.update(shard.templates)
-        config["statistics"]["templates"] = dict(sorted(templates.items()))
+        config["statistics"] |= _tallied(done) | _origins(built, target, taken)
         configs.append(config)
     side = {
         "inventory": _inventory(built, pl.concat(index)),
@@ -78,7 +81,7 @@ def finish(built: Built, staging: Path, input_digest: str | None, about: Mapping
         "license": about.get("license"),
         "url": about.get("url"),
         "input_digest": input_digest,
-        "options": built.options.to_dict(),
+        "options": _options(built.options),
         "decontamination": _decontamination(built),
         "configs": configs,
         "tables": tables,
@@ -90,12 +93,41 @@ def finish(built: Built, staging: Path, input_digest: str | None, about: Mapping
     return manifest
 
 
+def _options(options: DatasetOptions) -> dict[str, Any]:
+    """The options without places of one machine: of a tokenizer or a folder of templates, the name."""
+    value = options.to_dict()
+    return value | {n: PurePath(value[n]).name for n in ("tokenizer", "templates") if value[n] is not None}
+
+
+def _tallied(done: Sequence[ShardDone]) -> dict[str, dict[str, int]]:
+    """Counts of the shards, added up."""
+    sums: dict[str, Counter[str]] = {}
+    for shard in done:
+        for name, found in shard.counts.items():
+            sums.setdefault(name, Counter()).update(found)
+    return {name: dict(sorted(found.items())) for name, found in sums.items()}
+
+
+def _origins(built: Built, target: Target, taken: pl.DataFrame) -> dict[str, Any]:
+    """Where the rows come from: splits that their benchmarks publish, and what the compile had turned away before."""
+    splits = built.look.tasks.select("task_id", _published="split").drop_nulls()
+    published = taken.select("task_id").join(splits, on="task_id", how="inner", maintain_order="left")
+    counts = published["_published"].value_counts().sort("_published")
+    found = {
+        "published_splits": dict(zip(counts["_published"], counts["count"], strict=True)),
+        "compile_rejected": dict(built.rejected.get(target.kind, {})),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
 def _named(target: Target, done: Sequence[ShardDone], staging: Path) -> list[dict[str, Any]]:
     """Rename the shards that hold rows to `<split>-0000N-of-000NN`, and list them."""
     files = []
     folder = staging / "data" / target.config
     for split in dict.fromkeys(d.split for d in done):
         full = sorted((d for d in done if d.split == split and d.files), key=lambda d: d.number)
+        if target.name in _ONE_FILE and len(full) > 1:
+            full = [_joined(folder, full)]
         for place, shard in enumerate(full):
             for ending, written in shard.files.items():
                 path = folder / f"{split}-{place:05}-of-{len(full):05}.{ending}"
@@ -107,27 +139,46 @@ def _named(target: Target, done: Sequence[ShardDone], staging: Path) -> list[dic
     return sorted(files, key=lambda f: str(f["path"]))
 
 
+def _joined(folder: Path, shards: Sequence[ShardDone]) -> ShardDone:
+    """The lines of several shards in the file of the first."""
+    paths = [folder / f"{s.split}-{s.number:05}.jsonl" for s in shards]
+    whole = folder / f"{shards[0].split}.whole"
+    rows, digest = join_lines(paths, whole)
+    for path in paths:
+        path.unlink()
+    whole.rename(paths[0])
+    return replace(shards[0], files={"jsonl": Written(rows, paths[0].stat().st_size, digest)})
+
+
 def _taken(keys: pl.DataFrame, done: Sequence[ShardDone]) -> pl.DataFrame:
     """Keys of the rows that are in the files."""
     if not done:
         return keys.clear()
-    order = {(d.split, d.number): d.taken for d in done}
-    parts = [
-        part.filter(order[part["split"][0], int(part["_shard"][0])])
-        for part in keys.partition_by("split", "_shard", maintain_order=True)
-    ]
-    return pl.concat(parts)
+    # Keys are in the order of splits and places; so are the shards here, however many of them share a file.
+    return keys.filter(pl.concat(d.taken for d in sorted(done, key=lambda d: (d.split, d.number))))
 
 
-def _index(target: Target, taken: pl.DataFrame) -> pl.DataFrame:
+def _rates(attempts: pl.DataFrame) -> pl.DataFrame:
+    """Pass rate of each task over the attempts with a verdict, and their number; all of them count, not only those in the files."""
+    rated = attempts.filter(pl.col("passed").is_not_null() & pl.col("task_id").is_not_null())
+    return rated.group_by("task_id", maintain_order=True).agg(
+        pass_rate=pl.col("passed").mean(), n_attempts=pl.len().cast(pl.Int64)
+    )
+
+
+def _index(target: Target, taken: pl.DataFrame, rates: pl.DataFrame) -> pl.DataFrame:
     """Where each row stands, and what a curriculum sorts by."""
     columns = {
         "config": pl.lit(target.config),
         "position": pl.int_range(pl.len()).over("split"),
         "bytes": pl.col("_size"),
         "loss_chars": pl.col("_chars"),
+        "n_turns": pl.col("_n_turns") if "_n_turns" in taken.columns else pl.lit(None),
         "tokens": pl.col("_tokens") if "_tokens" in taken.columns else pl.lit(None),
     }
+    taken = taken.drop("pass_rate", "n_attempts", strict=False).join(
+        rates, on="task_id", how="left", maintain_order="left"
+    )
     exprs = [
         columns[n].alias(n) if n in columns else pl.col(n) if n in taken.columns else pl.lit(None).alias(n)
         for n in ROW_INDEX.columns
@@ -226,4 +277,7 @@ def _documents(manifest: dict[str, Any], staging: Path, date: str | None) -> Non
     info = dataset_info(manifest["configs"])
     if info:
         write_json(staging / "dataset_info.json", info)
+    names = ("README.md", "data/README.md", "croissant.json", "dataset_info.json")
+    # They name the digest of the manifest, so they are listed beside it.
+    manifest["documents"] = [{"path": n, "sha256": sha256_file(staging / n)} for n in names if (staging / n).is_file()]
     write_json(staging / "manifest.json", manifest)

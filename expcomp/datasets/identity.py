@@ -57,8 +57,8 @@ def task_set_digest(frame: pl.DataFrame) -> str:
 
 
 def dataset_digest(manifest: Mapping[str, Any]) -> str:
-    """Digest of the canonical manifest without its own `digest`."""
-    return digest({k: v for k, v in manifest.items() if k != "digest"})
+    """Digest of the canonical manifest without its own `digest` and without `documents`, which name it."""
+    return digest({k: v for k, v in manifest.items() if k not in ("digest", "documents")})
 
 
 def _identities(tasks: pl.DataFrame) -> list[TaskIdentity]:

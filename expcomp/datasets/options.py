@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import Any
 
+from expcomp.datasets.tools import tool_set
 from expcomp.errors import ConfigError
 
 GROUPS = ("task", "repository", "template", "user")
+_RANGES = {
+    "max_attempts": (1, inf),
+    "min_words": (0, inf),
+    "min_margin": (0, 1),
+    "max_pairs": (1, inf),
+    "min_attempts": (1, inf),
+    "class_ratio": (1, inf),
+    "near": (0, 1),
+    "max_tokens": (1, inf),
+}
+_BOUNDS = ("length_ratio", "longer_share", "pass_rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +112,18 @@ class DatasetOptions:
         if any(not n.isidentifier() or not 0 < s <= 1 for n, s in self.splits):
             msg = f"splits are {self.splits}, expected names like train and shares in 0..1"
             raise ConfigError(msg)
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                msg = f"option {name} is {value}, expected {low} or more" + (
+                    f", and {high} at the most" if high < inf else ""
+                )
+                raise ConfigError(msg)
+        for name in _BOUNDS:
+            value = getattr(self, name)
+            if value is not None and not value[0] <= value[1]:
+                msg = f"option {name} is {value}, expected the lower bound first"
+                raise ConfigError(msg)
         if self.group not in GROUPS:
             msg = f"option group is '{self.group}', expected one of {', '.join(GROUPS)}"
             raise ConfigError(msg)
@@ -108,6 +133,12 @@ class DatasetOptions:
         if self.max_tokens is not None and self.tokenizer is None:
             msg = "option max_tokens needs a tokenizer"
             raise ConfigError(msg)
+        if self.tools is not None:
+            schemas = tool_set(self.tools)
+            if schemas is None:
+                msg = "option tools holds no schema of a function; expected a JSON array of them"
+                raise ConfigError(msg)
+            object.__setattr__(self, "tools", schemas)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for the manifest."""

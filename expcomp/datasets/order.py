@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from expcomp.datasets.split import sha256_hex
+from expcomp.io.digest import sha256_expr
 
 _ROUNDS = 16
 
@@ -12,7 +12,7 @@ _ROUNDS = 16
 def shuffle_key(seed: str) -> pl.Expr:
     """First 64 bits of SHA-256(seed, newline, row_id)."""
     text = pl.concat_str(pl.lit(f"{seed}\n"), pl.col("row_id"))
-    return sha256_hex(text).str.head(16).str.to_integer(base=16, dtype=pl.UInt64)
+    return sha256_expr(text).str.head(16).str.to_integer(base=16, dtype=pl.UInt64)
 
 
 def apart(rows: pl.DataFrame) -> pl.DataFrame:

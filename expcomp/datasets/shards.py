@@ -45,7 +45,7 @@ class ShardJob:
 
 @dataclass(frozen=True)
 class ShardDone:
-    """What was written, by ending of the file; the rows the target could not take; rows that known templates refuse or take with loss."""
+    """What was written, by ending of the file; the rows the target could not take; counts for the card."""
 
     target: str
     split: str
@@ -53,11 +53,7 @@ class ShardDone:
     files: dict[str, Written]
     taken: pl.Series
     left: pl.DataFrame
-    templates: dict[str, int]
-
-
-# NeMo-RL opens one file a set.
-_ONE_FILE = frozenset({"nemo-rl", "nemo-rl-dpo", "nemo-rl-grpo"})
+    counts: dict[str, dict[str, int]]
 
 
 def ranked(keys: pl.DataFrame) -> pl.DataFrame:
@@ -85,7 +81,6 @@ def _ranked(part: pl.DataFrame) -> pl.DataFrame:
 
 def plan_shards(target: Target, keys: pl.DataFrame, parts: Path, out: Path) -> list[ShardJob]:
     """Jobs of a target for keys that went through `ranked`."""
-    by = ("split",) if target.name in _ONE_FILE else ("split", "_shard")
     return [
         ShardJob(
             target.name,
@@ -96,14 +91,14 @@ def plan_shards(target: Target, keys: pl.DataFrame, parts: Path, out: Path) -> l
             os.fspath(parts),
             os.fspath(out),
         )
-        for group in keys.partition_by(*by, maintain_order=True)
+        for group in keys.partition_by("split", "_shard", maintain_order=True)
     ]
 
 
 def run_shard(job: ShardJob) -> ShardDone:
     """Gather the rows of a shard, lower them, and write its files."""
     target = TARGETS[job.target]
-    templates: Counter[str] = Counter()
+    tallies: dict[str, Counter[str]] = {}
     wire, left = [], [pl.DataFrame(schema=dict(LEFT))]
     taken = []
     for start, rows in _chunks(_gathered(job), job.rows["_size"]):
@@ -112,8 +107,8 @@ def run_shard(job: ShardJob) -> ShardDone:
         left.append(made.left)
         fine = rows.select(~pl.col("row_id").is_in(made.left["row_id"].implode())).to_series()
         taken.append(fine.alias("taken"))
-        if target.profile in ("typed", "native") and chat_columns(rows):
-            templates.update(counts(rows.filter(fine)))
+        for name, found in _tally(target, rows.filter(fine)).items():
+            tallies.setdefault(name, Counter()).update(found)
     files: dict[str, Written] = {}
     if any(f.height for f in wire):
         stem = Path(job.out) / f"{job.split}-{job.number:05}"
@@ -123,21 +118,46 @@ def run_shard(job: ShardJob) -> ShardDone:
         if "jsonl" in target.files:
             lines = (json_lines(target, f) for f in wire if f.height)
             files["jsonl"] = write_jsonl(lines, stem.with_name(f"{stem.name}.jsonl"))
-    return ShardDone(job.target, job.split, job.number, files, pl.concat(taken), pl.concat(left), dict(templates))
+    return ShardDone(
+        job.target,
+        job.split,
+        job.number,
+        files,
+        pl.concat(taken),
+        pl.concat(left),
+        {n: dict(t) for n, t in tallies.items()},
+    )
+
+
+def _tally(target: Target, rows: pl.DataFrame) -> dict[str, dict[str, int]]:
+    """Rows that known templates refuse or take with loss; labels of steps and where they come from."""
+    if target.kind == "process":
+        lists = {"label_sources": pl.col("label_sources"), "labels": pl.col("labels").cast(pl.List(pl.String))}
+        found = {n: rows.select(e.explode().alias("value"))["value"].value_counts() for n, e in lists.items()}
+        return {n: dict(zip(f["value"], f["count"], strict=True)) for n, f in found.items()}
+    if target.profile in ("typed", "native") and chat_columns(rows):
+        return {"templates": counts(rows)}
+    return {}
 
 
 def _gathered(job: ShardJob) -> pl.DataFrame:
     """The logical rows of a shard in the order of the file."""
-    lines = job.rows.with_row_index("rank")
-    found, ranks = [], []
-    for part in lines.sort("_part", "_batch", "rank").partition_by("_part", maintain_order=True):
-        batches = part.partition_by("_batch", maintain_order=True)
-        frames = read_batches(Path(job.parts) / part["_part"][0], [int(b["_batch"][0]) for b in batches])
-        for frame, batch in zip(frames, batches, strict=True):
-            found.append(frame[batch["_row"]])
-            ranks.append(batch["rank"])
-    order = pl.concat(ranks).arg_sort()
-    return pl.concat(found)[order]
+    lines = job.rows.with_row_index("rank").sort("_part", "_batch", "rank")
+    batches = lines.group_by("_part", "_batch", maintain_order=True).agg(pl.len(), pl.col("_size").sum())
+    # Many batches at once: to hand one over costs more than to read it.
+    portions = (batches["_size"].cum_sum() // _CHUNK).rle().struct.field("len")
+    found, start, at = [], 0, 0
+    for portion in portions:
+        some = batches.slice(at, portion)
+        files = some.group_by("_part", maintain_order=True).agg("_batch")
+        frame, heights = read_batches((Path(job.parts) / p, n.to_list()) for p, n in zip(*files, strict=True))
+        before = pl.Series(heights).cum_sum() - pl.Series(heights)
+        rows = lines.slice(start, int(some["len"].sum()))
+        number = pl.struct("_part", "_batch").rle_id()
+        place = rows.select(pl.lit(before).gather(number) + pl.col("_row")).to_series()
+        found.append(frame[place])
+        start, at = start + rows.height, at + portion
+    return pl.concat(found)[lines["rank"].arg_sort()]
 
 
 def _chunks(rows: pl.DataFrame, sizes: pl.Series) -> Iterator[tuple[int, pl.DataFrame]]:

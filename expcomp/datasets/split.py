@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, cast
 
 import polars as pl
-import polars_hash  # noqa: F401  registers the namespace `chash`
 
 from expcomp.datasets.options import DatasetOptions
 from expcomp.errors import ConfigError
+from expcomp.io.digest import sha256_expr
 
 # `owner__repo-12`, `owner__repo.50a1c4b6.rewrite__x`, `owner/repo#12`, `owner/repo:pr-12`: the repository ends where the number
 # or commit of the task begins. What merges two repositories keeps them in one split, so the pattern leans to the shorter name.
@@ -40,7 +39,12 @@ def assign(tasks: pl.DataFrame, attempts: pl.DataFrame, options: DatasetOptions)
         .drop_nulls("task_id")
         .unique("task_id", keep="first", maintain_order=True)
     )
-    if options.group == "user" and "user" in attempts.columns:
+    if options.group == "user":
+        if "user" not in attempts.columns:
+            msg = (
+                "option group is 'user', but nothing in the compile names users; expected task, repository or template"
+            )
+            raise ConfigError(msg)
         lines = lines.join(_users(attempts), on="task_id", how="left", maintain_order="left")
     groups = lines.select("task_id", group=group_key(options, lines.columns))
     cut = _time(options.before)
@@ -100,7 +104,7 @@ def place(group: str, options: DatasetOptions) -> pl.Expr:
     if len(splits) == 1:
         return pl.when(pl.col(group).is_not_null()).then(pl.lit(splits[0][0]))
     text = pl.concat_str(pl.lit(f"{options.seed}\n"), pl.col(group))
-    u = sha256_hex(text).str.head(8).str.to_integer(base=16, dtype=pl.Int64) / 2**32
+    u = sha256_expr(text).str.head(8).str.to_integer(base=16, dtype=pl.Int64) / 2**32
     total, end = sum(share for _, share in splits), 0.0
     bounds: list[float] = []
     for _, share in splits[:-1]:
@@ -110,12 +114,6 @@ def place(group: str, options: DatasetOptions) -> pl.Expr:
     for (name, _), bound in zip(reversed(splits[:-1]), reversed(bounds), strict=True):
         chosen = pl.when(u < bound).then(pl.lit(name)).otherwise(chosen)
     return pl.when(pl.col(group).is_not_null()).then(chosen)
-
-
-def sha256_hex(text: pl.Expr) -> pl.Expr:
-    """Hex digest of a text expression's UTF-8 bytes; null stays null."""
-    expr: pl.Expr = cast("Any", text).chash.sha2_256()  # the namespace that polars_hash registers
-    return expr
 
 
 def _repository(name: pl.Expr) -> pl.Expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.datasets.candidates import Candidates, Guard, candidates
-from expcomp.datasets.contract import LEFT
+from expcomp.datasets.contract import LEFT, Lookups
 from expcomp.datasets.decontaminate.report import ROW_HITS
 from expcomp.datasets.registry import KINDS
 from expcomp.io.parts import read_value, row_groups, write_batches, write_value
-from expcomp.io.sinks import write_part
+from expcomp.io.sinks import read_part, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from expcomp.datasets.contract import Kind, Lookups
+    from expcomp.datasets.contract import Kind
     from expcomp.datasets.options import DatasetOptions
 
 SLICE = 48 << 20
@@ -28,8 +28,9 @@ SLICE = 48 << 20
 
 # What one byte read becomes at the most, roughly: turns repeat the history of their conversation.
 _SWELL = {"turn": 12}
-SHARED = "shared.pickle"
-_CHUNK = 24 << 20
+SHARED = "shared"
+_KEYS = {"attempts": "attempt_id", "tasks": "task_id", "places": "task_id"}
+_CHUNK = 48 << 20
 BUCKET = 96 << 20
 MAX_BUCKETS = 128
 
@@ -60,15 +61,16 @@ class StageJob:
 
 @dataclass(frozen=True)
 class Staged:
-    """What a job left in the folder of the parts: `.keys` (if any), `.left` and `.hits`; the keys name the payload files."""
+    """What a job left in the folder of the parts: `.keys`, `.left` and `.hits`; the keys name the payload files."""
 
     kind: str
     number: int
-    any: bool
 
 
 def plan_stage(kind: Kind, path: Path, folder: Path, number: int) -> list[StageJob]:
     """Slices of a family's file at the borders of its row groups, moved so that none splits a value of `kind.whole`.
+
+    A family without rows is one slice without rows, so that its tables have their columns.
 
     Args:
         kind: What is to be made.
@@ -85,14 +87,14 @@ def plan_stage(kind: Kind, path: Path, folder: Path, number: int) -> list[StageJ
         if size >= SLICE:
             cuts.append((start, held, size))
             start, held, size = start + held, 0, 0
-    if held:
+    if held or not cuts:
         cuts.append((start, held, size))
     if kind.whole is not None and len(cuts) > 1:
         cuts = _whole(cuts, pl.scan_parquet(path).select(kind.whole).collect()[kind.whole])
     return [
         StageJob(kind.name, number + i, os.fspath(path), at, rows, of, buckets, os.fspath(folder))
         for i, (at, rows, of) in enumerate(cuts)
-        if rows
+        if rows or len(cuts) == 1
     ]
 
 
@@ -108,14 +110,22 @@ def _whole(cuts: list[tuple[int, int, int]], values: pl.Series) -> list[tuple[in
 
 
 def share(shared: Shared, folder: Path) -> None:
-    """Store what the jobs share."""
-    write_value(shared, folder / SHARED)
+    """Store what the jobs share: tables by their names, sorted, to be mapped; all workers then hold one copy of them."""
+    tables = {"attempts": shared.look.attempts, "tasks": shared.look.tasks, "places": shared.places}
+    for name, table in tables.items():
+        write_part(table.sort(_KEYS[name], maintain_order=True), folder / f"{SHARED}.{name}")
+    bare = Lookups(shared.look.attempts.clear(), shared.look.tasks.clear(), shared.look.extra)
+    write_value(replace(shared, look=bare, places=shared.places.clear()), folder / SHARED)
 
 
 @lru_cache(maxsize=1)
 def _shared(folder: str) -> Shared:
     shared: Shared = read_value(Path(folder) / SHARED)
-    return shared
+    attempts, tasks, places = (
+        read_part(Path(folder) / f"{SHARED}.{name}").with_columns(pl.col(key).set_sorted())
+        for name, key in _KEYS.items()
+    )
+    return replace(shared, look=Lookups(attempts, tasks, shared.look.extra), places=places)
 
 
 def run_stage(job: StageJob) -> Staged:
@@ -130,13 +140,16 @@ def run_stage(job: StageJob) -> Staged:
         hits.append(made.hits)
         if made.rows.height:
             name = f"{job.kind}-{job.number:05}-{len(keys):03}.arrow"
-            keys.append(_store(made, folder / name, job.buckets).with_columns(_part=pl.lit(name)))
+            stored = _store(made, folder / name, job.buckets, shared.options)
+        else:
+            name = ""
+            stored = made.keys.with_columns(pl.lit(0, pl.UInt32).alias(n) for n in ("_batch", "_row"))
+        keys.append(stored.with_columns(_part=pl.lit(name)))
     stem = folder / f"{job.kind}-{job.number:05}"
-    if keys:
-        write_part(pl.concat(keys), Path(f"{stem}.keys"))
+    write_part(pl.concat(keys), Path(f"{stem}.keys"))
     write_part(pl.concat(left), Path(f"{stem}.left"))
     write_part(pl.concat(hits), Path(f"{stem}.hits"))
-    return Staged(job.kind, job.number, bool(keys))
+    return Staged(job.kind, job.number)
 
 
 def _pieces(kind: Kind, rows: pl.DataFrame, job: StageJob) -> Iterator[pl.DataFrame]:
@@ -150,21 +163,15 @@ def _pieces(kind: Kind, rows: pl.DataFrame, job: StageJob) -> Iterator[pl.DataFr
         yield rows.slice(start, size)
 
 
-def _store(made: Candidates, path: Path, buckets: int) -> pl.DataFrame:
-    """Write the rows by bucket of their order, a batch each; returns the keys with batch and place in it."""
-    bucket = (pl.col("_order") // (2**64 // buckets + 1)).cast(pl.UInt32)
+def _store(made: Candidates, path: Path, buckets: int, options: DatasetOptions) -> pl.DataFrame:
+    """Write the rows by split and bucket of their order, a batch each; returns the keys with batch and place in it."""
+    share = pl.col("split").replace_strict(dict(options.splits), default=1.0, return_dtype=pl.Float64)
+    # The first 32 bits of the order suffice; times a share of the buckets they stay below 64.
+    bucket = pl.col("_order") // 2**32 * (share * buckets).ceil().cast(pl.UInt64) // 2**32
     keys = made.keys.with_columns(_batch=bucket, _row=pl.int_range(pl.len(), dtype=pl.UInt32))
-    keys = keys.sort("_batch", "_row")
+    keys = keys.sort("split", "_batch", "_row")
     rows = made.rows.drop("group", "split")[keys["_row"]]
-    sizes = keys["_batch"].rle().struct.unnest() if keys.height else pl.DataFrame()
-    frames, start, numbers = [], 0, []
-    for number, length in enumerate(sizes["len"]):
-        frames.append(rows.slice(start, length))
-        numbers += [number] * length
-        start += length
-    write_batches(frames, path)
     # The batch a row lies in is the number of its run: buckets without rows have no batch.
-    return keys.with_columns(
-        _batch=pl.Series(numbers, dtype=pl.UInt32),
-        _row=(pl.int_range(pl.len()) - pl.int_range(pl.len()).first().over("_batch")).cast(pl.UInt32),
-    )
+    keys = keys.with_columns(_batch=pl.struct("split", "_batch").rle_id())
+    write_batches(rows, keys["_batch"].rle().struct.field("len").to_list(), path)
+    return keys.with_columns(_row=pl.int_range(pl.len(), dtype=pl.UInt32).over("_batch"))

@@ -9,6 +9,8 @@ import polars as pl
 
 # Where a null is a value of the schema, not a hole that a table left.
 _OPEN = frozenset({"enum", "examples", "const", "default"})
+# Where keys are names that the author chose, and not words of the schema.
+_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
 
 def with_tools(rows: pl.DataFrame) -> pl.DataFrame:
@@ -34,11 +36,18 @@ def with_tools(rows: pl.DataFrame) -> pl.DataFrame:
 def tool_set(text: str) -> str | None:
     """A JSON array of function schemas; None when the text holds none."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_refuse)
+        tools = [t for t in map(_function, value if isinstance(value, list) else [value]) if t is not None]
+        made = json.dumps(tools, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except (ValueError, RecursionError):
         return None
-    tools = [t for t in map(_function, value if isinstance(value, list) else [value]) if t is not None]
-    return json.dumps(tools, ensure_ascii=False, separators=(",", ":")) if tools else None
+    # Half a surrogate pair can be escaped in JSON and stands for no text at all.
+    return made.encode("utf-8", "replace").decode() if tools else None
+
+
+def _refuse(name: str) -> None:
+    msg = f"{name} is no JSON"
+    raise ValueError(msg)
 
 
 def _function(value: Any) -> dict[str, Any] | None:
@@ -55,11 +64,13 @@ def _function(value: Any) -> dict[str, Any] | None:
     return {"type": "function", "function": _whole(function)}
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: Any, *, named: bool = False) -> Any:
     """The value without nulls that no schema writes: tables pad every schema with the keys of all others."""
     if isinstance(value, dict):
         return {
-            k: v if k in _OPEN else _whole(v) for k, v in value.items() if v is not None or k in ("const", "default")
+            k: v if k in _OPEN and not named else _whole(v, named=k in _NAMED and not named)
+            for k, v in value.items()
+            if v is not None or (k in ("const", "default") and not named)
         }
     if isinstance(value, list):
         return [_whole(v) for v in value if v is not None]

@@ -15,8 +15,6 @@ from expcomp.io.documents import read_json
 from expcomp.io.files import listing
 from expcomp.io.sinks import lines_digest
 
-DOCUMENTS = frozenset({"manifest.json", "README.md", "data/README.md", "croissant.json", "dataset_info.json"})
-
 
 def is_dataset(folder: Path) -> bool:
     """Whether a folder is a dataset of ours."""
@@ -34,15 +32,15 @@ def verify_dataset(folder: str | Path) -> Verification:
     root = Path(folder)
     manifest = read_json(root / "manifest.json")
     try:
-        entries = [*manifest["tables"], *(f for c in manifest["configs"] for f in c["files"])]
+        entries = [*manifest["tables"], *manifest["documents"], *(f for c in manifest["configs"] for f in c["files"])]
         listed = {str(e["path"]): e for e in entries}
     except (KeyError, TypeError) as error:
-        msg = f"{folder}: manifest.json has no usable 'tables' and 'configs' ({error!r})"
+        msg = f"{folder}: manifest.json has no usable 'tables', 'documents' and 'configs' ({error!r})"
         raise SourceError(msg) from error
     found = Verification()
     there = set(listing(root))
     found.problems += [f"{n}: listed in manifest.json, but not there" for n in sorted(set(listed) - there)]
-    found.problems += [f"{n}: not listed in manifest.json" for n in sorted(there - set(listed) - DOCUMENTS)]
+    found.problems += [f"{n}: not listed in manifest.json" for n in sorted(there - set(listed) - {"manifest.json"})]
     for name in sorted(set(listed) & there):
         _file(root, name, listed[name], found)
     if manifest.get("digest") != dataset_digest(manifest):
@@ -58,6 +56,8 @@ def _file(root: Path, name: str, entry: dict[str, Any], found: Verification) -> 
     found.files += 1
     if entry.get("sha256") != sha256_file(path):
         found.problems.append(f"{name}: its bytes are not those that were written")
+        return
+    if "rows" not in entry:
         return
     try:
         rows = (

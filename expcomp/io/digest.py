@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
-import polars_hash as plh
+import polars_hash  # noqa: F401 - registers the namespace `chash`
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,8 @@ def sha256_file(path: Path) -> str:
         return PREFIX + hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def sha256_expr(column: str) -> pl.Expr:
-    """Hex digest of a String column's UTF-8 bytes, vectorised; null stays null."""
-    expr: pl.Expr = plh.col(column).chash.sha2_256()
+def sha256_expr(text: str | pl.Expr) -> pl.Expr:
+    """Hex digest of the UTF-8 bytes of a String column or expression, vectorised; null stays null."""
+    value: Any = pl.col(text) if isinstance(text, str) else text
+    expr: pl.Expr = value.chash.sha2_256()
     return expr

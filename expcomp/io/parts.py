@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 
@@ -21,23 +21,30 @@ def row_groups(path: Path) -> list[tuple[int, int]]:
     return [(g.num_rows, g.total_byte_size) for g in groups]
 
 
-def write_batches(frames: Sequence[pl.DataFrame], path: Path) -> None:
-    """Frames of one schema, none of them empty, as the batches of one file, uncompressed."""
+def write_batches(frame: pl.DataFrame, lengths: Sequence[int], path: Path) -> None:
+    """A frame as the batches of one file, uncompressed: so many rows each, none without any."""
     import pyarrow as pa
 
-    tables = [f.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()) for f in frames]
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, tables[0].schema) as writer:
-        for table in tables:
-            writer.write_batch(table.combine_chunks().to_batches()[0])
+    # Converted once and cut afterwards: a conversion costs milliseconds, however few its rows.
+    batch = frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks().to_batches()[0]
+    start = 0
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        for length in lengths:
+            writer.write_batch(batch.slice(start, length))
+            start += length
 
 
-def read_batches(path: Path, numbers: Sequence[int]) -> list[pl.DataFrame]:
-    """Some batches of such a file; the others are not read."""
+def read_batches(wanted: Iterable[tuple[Path, Sequence[int]]]) -> tuple[pl.DataFrame, list[int]]:
+    """Some batches of such files, all of one schema, end to end, with the rows of each; the others are not read."""
     import pyarrow as pa
 
-    with pa.OSFile(str(path), "rb") as source, pa.ipc.open_file(source) as reader:
-        frames = [pl.from_arrow(reader.get_batch(n)) for n in numbers]
-    return [f for f in frames if isinstance(f, pl.DataFrame)]
+    batches = []
+    for path, numbers in wanted:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+            batches += [reader.get_batch(n) for n in numbers]
+    frame = pl.from_arrow(pa.Table.from_batches(batches))
+    assert isinstance(frame, pl.DataFrame)
+    return frame, [b.num_rows for b in batches]
 
 
 def write_value(value: Any, path: Path) -> None:

@@ -33,7 +33,9 @@ ROW_INDEX = Table(
         "bytes": integer("UTF-8 bytes of all texts", nullable=False),
         "loss_chars": integer("characters of what carries loss"),
         "tokens": integer("tokens; null when no tokenizer was named"),
-        "pass_rate": real("share of the task's attempts that passed"),
+        "n_turns": integer("assistant turns of a conversation"),
+        "pass_rate": real("share of the task's recorded attempts that passed; null without a verdict"),
+        "n_attempts": integer("attempts behind pass_rate"),
         "margin": real("pairs: difference of the normalised scores"),
     },
 )

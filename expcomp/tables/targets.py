@@ -264,7 +264,7 @@ _TARGETS = (
         "axolotl",
         "axolotl",
         "conversation",
-        "typed",
+        "plain",
         "Axolotl chat_template: conversations with a `training` flag on each message.",
         {"messages": _chat("with `training` flags", AXOLOTL_CHAT), "tools": TOOLS, **LINEAGE},
     ),

@@ -66,9 +66,11 @@ def _equal(ours: pl.DataFrame, theirs: pl.DataFrame, *on: str) -> pl.DataFrame:
 
 
 def _named(ours: pl.DataFrame, theirs: pl.DataFrame) -> pl.DataFrame:
-    # Tasks go by the name the benchmark gave them and by our own id; either may have reached a held-out list.
-    ids = ours.with_columns(task=pl.col("task_id"))
-    names = pl.concat([ours, ids]).drop_nulls("task")
+    # Tasks go by the name inside their benchmark, by the native id, which may leave the domain open, and by our own id; each may
+    # have reached a held-out list, and of several that a name fits all are kept out.
+    natives = ours.with_columns(task="native_id")
+    ids = ours.with_columns(task="task_id")
+    names = pl.concat([ours, natives, ids]).drop_nulls("task").unique(maintain_order=True)
     alone = pl.col("task").str.contains(_DISTINCTIVE)
     both = _equal(names, theirs, "benchmark", "task")
     return pl.concat([both, _equal(names.filter(alone), theirs.filter(alone), "task")])

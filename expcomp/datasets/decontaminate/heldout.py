@@ -19,7 +19,8 @@ Source: TypeAlias = "str | Path | pl.DataFrame | pl.LazyFrame | Sequence[str | P
 
 WELL_KNOWN: dict[str, tuple[str, ...]] = {
     "benchmark": ("benchmark", "dataset", "data_source", "task_set"),
-    "task": ("task", "native_id", "instance_id", "problem_id", "question_id", "task_id", "id"),
+    # Of a compile's own table the full id: the native one may name a task in each domain of a benchmark.
+    "task": ("task", "instance_id", "problem_id", "question_id", "task_id", "native_id", "id"),
     "content_digest": ("content_digest", "task_digest"),
     "prompt": ("problem_statement", "instruction", "prompt", "question", "problem", "task_description", "query", "input"),
     "answer": (
@@ -121,16 +122,22 @@ def _content(parts: pl.DataFrame) -> pl.Series:
     return known.select(pl.when("known").then(digest)).to_series()
 
 
+_IDENTITY = ("task_id", "benchmark", "task", "native_id", "content_digest", "text_digest")
+
+
 def task_identity(tasks: pl.DataFrame) -> pl.DataFrame:
     """What tasks of a compile are compared by.
 
     Args:
-        tasks: Table `tasks`; columns that are missing count as unknown.
+        tasks: Table `tasks`; columns that are missing count as unknown. Or a frame with what this returned.
 
     Returns:
-        task_id, benchmark, task (as the benchmark names it), content_digest (the declared one, else that of instruction and
-        target), text_digest (hex, of the normalised instruction). Null is unknown and equals nothing.
+        task_id, benchmark, task (its name inside the benchmark: domain and native id), native_id, content_digest (the declared
+        one, else that of instruction and target), text_digest (hex, of the normalised instruction). Null is unknown and equals
+        nothing.
     """
+    if set(_IDENTITY) <= set(tasks.columns):
+        return tasks.select(_IDENTITY)  # made before: it takes seconds for many tasks
     names = ("dataset", "native_id", "instruction", "target", "task_digest")
     given = tasks.select(
         "task_id",
@@ -142,13 +149,18 @@ def task_identity(tasks: pl.DataFrame) -> pl.DataFrame:
     computed = _content(given.select("instruction", "target"))
     declared = pl.when(pl.col("task_digest").str.contains(DIGEST)).then("task_digest")
     norm = normalized(pl.col("instruction"))
+    inside = pl.concat_str("dataset", pl.lit("/"))
     return (
         given.with_columns(norm=pl.when(norm != "").then(norm))
         .with_columns(text_digest=sha256_expr("norm"))
         .select(
             "task_id",
             pl.when(~pl.col("dataset").is_in(UNNAMED)).then("dataset").alias("benchmark"),
-            pl.col("native_id").alias("task"),
+            pl.when(pl.col("task_id").str.starts_with(inside))
+            .then(pl.col("task_id").str.strip_prefix(inside))
+            .otherwise("native_id")
+            .alias("task"),
+            "native_id",
             pl.coalesce(declared, computed).alias("content_digest"),
             "text_digest",
         )

@@ -183,12 +183,24 @@ def _stop(found: pl.DataFrame, members: pl.DataFrame, tasks: int, policy: Policy
     """Windows (size, key) that are boilerplate: in too many tasks, or in a text that says so."""
     share = policy.stop_share * tasks if tasks >= SMALL_SET else tasks
     owners = members.select("fid", "task").unique(maintain_order=True)
-    windows = found.select("fid", "size", "key").unique(maintain_order=True)
-    named = windows.join(owners, on="fid", how="anti", maintain_order="left").select("size", "key")
-    many = (
-        windows.join(owners, on="fid", how="inner", maintain_order="left")
+    named = found.join(owners, on="fid", how="anti", maintain_order="left").select("size", "key")
+    # Counted with repeats first, which is cheap and leaves few to be counted well.
+    limit = min(policy.stop_tasks, share)
+    weights = owners.group_by("fid", maintain_order=True).agg(weight=pl.len())
+    often = (
+        found.select("fid", "size", "key")
+        .join(weights, on="fid", how="inner", maintain_order="left")
         .group_by("size", "key", maintain_order=True)
-        .agg(many=pl.col("task").n_unique() > min(policy.stop_tasks, share))
+        .agg(pl.col("weight").sum() > limit)
+        .filter("weight")
+    )
+    many = (
+        found.select("fid", "size", "key")
+        .join(often, on=["size", "key"], how="semi", maintain_order="left")
+        .unique(maintain_order=True)
+        .join(owners, on="fid", how="inner", maintain_order="left")
+        .group_by("size", "key", maintain_order=True)
+        .agg(many=pl.col("task").n_unique() > limit)
         .filter("many")
     )
     return pl.concat([named, many.drop("many")]).unique(maintain_order=True)
