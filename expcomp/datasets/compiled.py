@@ -133,16 +133,17 @@ class Compiled:
         nameless = attempts.filter(pl.col("task_id").is_null()).select("attempt_id")
         if nameless.is_empty():
             return attempts
+        first = (pl.col("role") == "user") & (pl.col("branch").fill_null(0) == 0)
         asked = (
             self.table("messages")
-            .filter((pl.col("role") == "user") & (pl.col("branch").fill_null(0) == 0) & filled("content").is_not_null())
+            # A filter of the scan, without a look at the texts: those of all attempts are never in memory.
+            .filter(first & pl.col("attempt_id").is_in(nameless["attempt_id"].implode()))
             .select("attempt_id", "message_index", "content")
-            .join(nameless.lazy(), on="attempt_id", how="semi", maintain_order="left")
+            .collect()
+            .filter(filled("content").is_not_null())
             .sort("attempt_id", "message_index")
             .unique("attempt_id", keep="first", maintain_order=True)
             .select("attempt_id", _asked=prompt_task("content"))
-            # Streamed: what users said in all attempts would not fit in memory.
-            .collect(engine="streaming")
         )
         return (
             attempts.join(asked, on="attempt_id", how="left", maintain_order="left")

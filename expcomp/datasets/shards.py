@@ -18,7 +18,7 @@ from expcomp.datasets.lower import lower
 from expcomp.datasets.templates import counts
 from expcomp.datasets.tokens import chat_columns
 from expcomp.io.dataset_files import Written, write_jsonl, write_shard
-from expcomp.io.parts import read_batches
+from expcomp.io.parts import compact, read_batches
 from expcomp.tables.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -155,7 +155,8 @@ def _gathered(job: ShardJob) -> pl.DataFrame:
         rows = lines.slice(start, int(some["len"].sum()))
         number = pl.struct("_part", "_batch").rle_id()
         place = rows.select(pl.lit(before).gather(number) + pl.col("_row")).to_series()
-        found.append(frame[place])
+        # Copied, so that a worker holds what it took of the batches and not all it looked at.
+        found.append(compact(frame[place]))
         start, at = start + rows.height, at + portion
     return pl.concat(found)[lines["rank"].arg_sort()]
 

@@ -14,8 +14,8 @@ from expcomp.datasets.candidates import Candidates, Guard, candidates
 from expcomp.datasets.contract import LEFT, Lookups
 from expcomp.datasets.decontaminate.report import ROW_HITS
 from expcomp.datasets.registry import KINDS
-from expcomp.io.parts import read_value, row_groups, write_batches, write_value
-from expcomp.io.sinks import read_part, write_part
+from expcomp.io.parts import read_shared, read_value, row_groups, write_batches, write_shared, write_value
+from expcomp.io.sinks import write_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +113,7 @@ def share(shared: Shared, folder: Path) -> None:
     """Store what the jobs share: tables by their names, sorted, to be mapped; all workers then hold one copy of them."""
     tables = {"attempts": shared.look.attempts, "tasks": shared.look.tasks, "places": shared.places}
     for name, table in tables.items():
-        write_part(table.sort(_KEYS[name], maintain_order=True), folder / f"{SHARED}.{name}")
+        write_shared(table.sort(_KEYS[name], maintain_order=True), folder / f"{SHARED}.{name}")
     bare = Lookups(shared.look.attempts.clear(), shared.look.tasks.clear(), shared.look.extra)
     write_value(replace(shared, look=bare, places=shared.places.clear()), folder / SHARED)
 
@@ -122,7 +122,7 @@ def share(shared: Shared, folder: Path) -> None:
 def _shared(folder: str) -> Shared:
     shared: Shared = read_value(Path(folder) / SHARED)
     attempts, tasks, places = (
-        read_part(Path(folder) / f"{SHARED}.{name}").with_columns(pl.col(key).set_sorted())
+        read_shared(Path(folder) / f"{SHARED}.{name}").with_columns(pl.col(key).set_sorted())
         for name, key in _KEYS.items()
     )
     return replace(shared, look=Lookups(attempts, tasks, shared.look.extra), places=places)

@@ -47,6 +47,28 @@ def read_batches(wanted: Iterable[tuple[Path, Sequence[int]]]) -> tuple[pl.DataF
     return frame, [b.num_rows for b in batches]
 
 
+def compact(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with texts of its own: views no longer keep the files or frames in memory that they were taken from."""
+    made = pl.from_arrow(frame.to_arrow(compat_level=pl.CompatLevel.oldest()))
+    assert isinstance(made, pl.DataFrame)
+    return made
+
+
+def write_shared(frame: pl.DataFrame, path: Path) -> None:
+    """A frame that several processes read at once."""
+    frame.rechunk().write_ipc(path, compression="uncompressed", record_batch_size=max(1, frame.height))
+
+
+def read_shared(path: Path) -> pl.DataFrame:
+    """Such a frame, mapped: it takes memory once, however many read it, and only where it is looked at."""
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+        frame = pl.from_arrow(reader.read_all(), rechunk=False)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
 def write_value(value: Any, path: Path) -> None:
     """A value of this run for its own workers."""
     path.write_bytes(pickle.dumps(value, protocol=5))
