@@ -99,6 +99,11 @@ def show_datasets(manifest: dict[str, Any], out: Path) -> None:
         gone = f"{sum(config['left'].values()):,}"
         table.add_row(config["config"], f"{config['rows']:,}", splits, gone, why)
     console.print(table)
+    for config in manifest["configs"]:
+        tokens = config["statistics"].get("tokens")
+        if tokens:
+            keep = ", ".join(f"{share} % with {limit:,}" for share, limit in tokens.get("keep", {}).items())
+            console.print(f"{config['config']}: longest row {tokens['max']:,} tokens; max_length keeps {keep}.")
     empty = [c["config"] for c in manifest["configs"] if not c["rows"]]
     if empty:
         console.print(f"Without rows, so not written: {', '.join(empty)}.")

@@ -93,7 +93,7 @@ def write_datasets(
     with publish(target, force=force) as staging:
         parts = staging / ".parts"
         parts.mkdir()
-        look = compiled.lookups()
+        look = compiled.lookups(users=options.group == "user")
         places = assign(look.tasks, look.attempts, options)
         checked = guard_of(look.tasks, against, options.policy, columns=columns)
         kinds = {t.kind: KINDS[t.kind] for t in wanted}

@@ -38,6 +38,7 @@ _ATTEMPTS = (
 )
 _TASKS = ("task_id", "instruction", "target", "cluster", "workflow_family", "split")
 _READ = frozenset({*_TASKS, "dataset", "native_id", "task_digest"})
+_USER_PATHS = ("$.user_id", "$.customer_id", "$.end_user_id", "$.user.id")
 _NAMES = ("attempt_id", "attempt_ids")  # of a row, and of a group
 _SLICE = 8_192  # tasks whose texts are normalised at a time
 
@@ -101,9 +102,11 @@ class Compiled:
         families = self.compilation.report["families"]
         return {k.name: dict(families.get(k.family, {}).get("reasons", {})) for k in kinds.values()}
 
-    def lookups(self) -> Lookups:
-        """The key tables, whole."""
+    def lookups(self, *, users: bool = False) -> Lookups:
+        """The key tables, whole; with `users`, attempts say whose task theirs is, where the source does."""
         attempts = self._named(self.table("attempts").select(_ATTEMPTS).collect())
+        if users:
+            attempts = attempts.join(self._users(), on="attempt_id", how="left", maintain_order="left")
         table = self.table("tasks")
         tasks = table.select(c for c in table.collect_schema() if c in _READ).collect()
         graded = (
@@ -127,6 +130,20 @@ class Compiled:
             .join(graded, on="task_id", how="left", maintain_order="left")
         )
         return Lookups(attempts, known, {})
+
+    def _users(self) -> pl.DataFrame:
+        """attempt_id, user: from what sources say beside the common model."""
+        told = pl.coalesce(
+            pl.col(column).str.json_path_match(path) for column in ("metadata", "_task") for path in _USER_PATHS
+        )
+        tasks = self.table("tasks").select("task_id", _task="metadata")
+        return (
+            self.table("attempts")
+            .select("attempt_id", "task_id", "metadata")
+            .join(tasks, on="task_id", how="left", maintain_order="left")
+            .select("attempt_id", user=told)
+            .collect()
+        )
 
     def _named(self, attempts: pl.DataFrame) -> pl.DataFrame:
         """Attempts with a task: those of sessions and chat sets, which name none, by the words that their user began with."""

@@ -186,7 +186,7 @@ def dataset(
     wanted = TARGETS[target]
     kind = KINDS[wanted.kind]
     compiled = Compiled.of(source)
-    look = compiled.lookups()
+    look = compiled.lookups(users=options.group == "user")
     places = assign(look.tasks, look.attempts, options)
     sets: Sequence[Any] = against if isinstance(against, (list, tuple)) else [against]
     checked = guard_of(look.tasks, sets, options.policy, columns=columns)

@@ -40,7 +40,7 @@ def assign(tasks: pl.DataFrame, attempts: pl.DataFrame, options: DatasetOptions)
         .unique("task_id", keep="first", maintain_order=True)
     )
     if options.group == "user":
-        if "user" not in attempts.columns:
+        if "user" not in attempts.columns or attempts["user"].null_count() == attempts.height:
             msg = (
                 "option group is 'user', but nothing in the compile names users; expected task, repository or template"
             )

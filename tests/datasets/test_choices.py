@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,20 @@ def test_values_that_make_no_sense_are_refused(given: dict[str, Any]) -> None:
 def test_users_that_nobody_names_make_no_groups(runs: Path) -> None:
     with pytest.raises(ConfigError, match="nothing in the compile names users"):
         xc.dataset(runs, "trl-sft", group="user")
+
+
+def test_users_are_taken_from_what_sources_say_of_a_task_or_an_attempt(runs: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(runs, tmp_path / "out")
+    path = folder / "tables/tasks.parquet"
+    tasks = pl.read_parquet(path)
+    users = pl.Series("metadata", [json.dumps({"user_id": f"u{i % 2}"}) for i in range(tasks.height)])
+    tasks.with_columns(users).write_parquet(path)
+    made = xc.dataset(folder, "trl-sft-pc", group="user", splits=THIRDS)
+    known = dict(zip(tasks["task_id"], users, strict=True))
+    splits: dict[str, set[str]] = {}
+    for task, split in zip(made.rows["task_id"], made.rows["split"], strict=True):
+        splits.setdefault(known[task], set()).add(split)
+    assert {len(s) for s in splits.values()} == {1}
 
 
 # -- likeness ---------------------------------------------------------------------------------------------------------------
