@@ -103,9 +103,9 @@ def test_values_that_make_no_sense_are_refused(given: dict[str, Any]) -> None:
         DatasetOptions(**given)
 
 
-def test_users_that_nobody_names_make_no_groups(runs: Path) -> None:
+def test_users_that_nobody_names_make_no_groups(repositories: Path) -> None:
     with pytest.raises(ConfigError, match="nothing in the compile names users"):
-        xc.dataset(runs, "trl-sft", group="user")
+        xc.dataset(repositories, "trl-sft", group="user")
 
 
 def test_users_are_taken_from_what_sources_say_of_a_task_or_an_attempt(runs: Path, tmp_path: Path) -> None:
