@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -237,3 +239,30 @@ def test_a_dataset_against_polars(made: Path) -> None:
     assert all(n for n, *_ in rows.values())
     left = [reasons for *_, reasons in rows.values()]
     assert any(r.get("contaminated") for r in left)
+
+
+@pytest.mark.parametrize(("crowd", "words", "changes"), [(1, 60, 1), (276, 400, 2), (276, 400, 6)])
+def test_near_duplicates(crowd: int, words: int, changes: int) -> None:
+    """Short texts of which a fifth are near copies; long ones in crowds of copies; crowds whose copies are just not near enough."""
+    pytest.importorskip("rensa")
+    from expcomp.datasets.near import near_duplicates
+
+    dice = random.Random(5)
+    known = [f"{dice.randrange(16**6):x}" for _ in range(20_000)]
+
+    def copied(base: list[str]) -> list[str]:
+        places = dice.sample(range(words), changes)
+        return [dice.choice(known) if k in places else w for k, w in enumerate(base)]
+
+    bases = [dice.choices(known, k=words) for _ in range(80_000 if crowd == 1 else 102)]
+    rows = (
+        [copied(b) for b in bases for _ in range(crowd)] if crowd > 1 else bases + [copied(b) for b in bases[:20_000]]
+    )
+    frame = pl.DataFrame({"key": range(len(rows)), "text": [" ".join(r) for r in rows]})
+    start = time.process_time()
+    found = near_duplicates(frame)
+    spent = time.process_time() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"\n{len(rows):,} rows, {found['kept'].sum():,} kept: {len(rows) / spent:,.0f} rows per CPU second, peak {peak:.0f} MiB"
+    )

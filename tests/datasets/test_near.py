@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expcomp.datasets.near import _components, near_duplicates, near_pairs
+from expcomp.datasets import near
+from expcomp.datasets.near import _components, _linked, near_duplicates, near_matches, near_pairs
 from expcomp.errors import ConfigError
 
 pytest.importorskip("rensa")
@@ -102,6 +103,55 @@ def test_a_crowd_of_copies_is_one_cluster() -> None:
     assert near_pairs(pl.Series(texts)).height < 200 * 199 // 4
 
 
+def joined(count: int, pairs: list[tuple[int, int]]) -> list[int]:
+    """The least row of each row's cluster, by a plain union."""
+    label = list(range(count))
+    for _ in range(count):
+        for a, b in pairs:
+            label[a] = label[b] = min(label[a], label[b])
+    return label
+
+
+@pytest.mark.parametrize("crowd", [5, 40, 90])
+@pytest.mark.parametrize("changes", [2, 5, 7])
+def test_clusters_are_what_all_pairs_of_a_crowd_join(crowd: int, changes: int) -> None:
+    dice = random.Random(crowd * changes)
+    bases = [dice.choices(WORDS, k=120) for _ in range(3)]
+    texts = [changed(b, *dice.sample(range(120), changes)) for b in bases for _ in range(crowd)]
+    texts += dice.choices(texts, k=5)
+    rows = frame(dice.sample(texts, len(texts)))
+    pairs = near_pairs(rows["text"])
+    assert all(jaccard(rows["text"][a], rows["text"][b]) >= 0.8 for a, b in pairs.head(200).iter_rows())
+    assert near_duplicates(rows)["cluster"].to_list() == joined(rows.height, list(pairs.iter_rows()))
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=9), min_size=1, max_size=25), st.data())
+def test_pairs_tried_in_turn_join_what_all_of_them_would(sets: list[list[int]], data: st.DataObject) -> None:
+    n = len(sets)
+    asked = sorted((b, a) for b in range(n) for a in range(b) if data.draw(st.integers(0, 3)))
+    alike = [(a, b) for b, a in asked if len({*sets[a]} & {*sets[b]}) / len({*sets[a]} | {*sets[b]}) >= 0.6]
+    known = pl.DataFrame({"row": range(n), "set": sets}, schema={"row": pl.UInt32, "set": pl.List(pl.UInt64)})
+    known = known.with_columns(size=pl.col("set").list.n_unique())
+    pairs = pl.DataFrame(asked, schema={"right": pl.UInt32, "left": pl.UInt32}, orient="row").select("left", "right")
+    alone = pl.int_range(n, dtype=pl.UInt32, eager=True)
+    assert _linked(alone, pairs, known, 0.6).to_list() == joined(n, alike)
+
+
+def test_a_row_of_a_crowd_is_compared_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared, likeness = [], near._likeness
+
+    def counted(pairs: pl.DataFrame, sets: pl.Series) -> pl.Series:
+        compared.append(pairs.height)
+        return likeness(pairs, sets)
+
+    monkeypatch.setattr(near, "_likeness", counted)
+    bases = [text(200) for _ in range(3)]
+    rows = frame([changed(b, i % 199, 7 * i % 193) for b in bases for i in range(190)])
+    assert near_duplicates(rows)["cluster"].n_unique() == 3
+    assert sum(compared) <= 2 * rows.height
+
+
 def test_portions_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     base = [text(40) for _ in range(20)]
     rows = frame([changed(b, *([5] if k else [])) for b in base for k in range(2)] + ["", "short one"])
@@ -124,15 +174,20 @@ def test_no_rows_are_no_clusters() -> None:
 def test_components_are_those_of_a_plain_union(case: tuple[int, list[tuple[int, int]]]) -> None:
     n, edges = case
     edges = sorted({(min(e), max(e)) for e in edges if e[0] != e[1]})
-    label = list(range(n))
-    for _ in range(n):
-        for a, b in edges:
-            label[a] = label[b] = min(label[a], label[b])
     pairs = pl.DataFrame(edges, schema={"left": pl.UInt32, "right": pl.UInt32}, orient="row")
-    assert _components(n, pairs).to_list() == label
+    assert _components(n, pairs).to_list() == joined(n, edges)
 
 
 def test_without_the_extra_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rensa", None)
     with pytest.raises(ConfigError, match=r"expcomp\[dedup\]"):
         near_duplicates(frame(["a b c", "d"]))
+
+
+def test_no_match_of_two_sides_hides_in_a_crowd() -> None:
+    words = text(120)
+    crowd = [changed(words, 2 * i % 120) for i in range(150)]
+    ours, theirs = [*crowd, *crowd[:3], None, " ".join(text())], [None, " ".join(text()), changed(words, 61), crowd[0]]
+    found = near_matches(pl.Series(ours, dtype=pl.String), pl.Series(theirs, dtype=pl.String), jaccard=0.8)
+    assert found["left"].to_list() == [i for i in range(153) for _ in range(2)]
+    assert found["right"].to_list() == [2, 3] * 153

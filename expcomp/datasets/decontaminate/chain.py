@@ -77,15 +77,12 @@ def _named(ours: pl.DataFrame, theirs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _alike(tasks: pl.DataFrame, held: pl.DataFrame, policy: Policy) -> pl.DataFrame:
-    from expcomp.datasets.near import near_pairs
+    from expcomp.datasets.near import near_matches
 
     if "instruction" not in tasks.columns:
         return pl.DataFrame(schema={"task_id": pl.String, "heldout": pl.UInt32})
-    texts = pl.concat([tasks["instruction"].cast(pl.String), held["prompt"]])
-    pairs = near_pairs(texts, jaccard=policy.jaccard).filter(
-        (pl.col("left") < tasks.height) & (pl.col("right") >= tasks.height)
-    )
-    return pl.DataFrame({"task_id": tasks["task_id"].gather(pairs["left"]), "heldout": pairs["right"] - tasks.height})
+    pairs = near_matches(tasks["instruction"].cast(pl.String), held["prompt"], jaccard=policy.jaccard)
+    return pl.DataFrame({"task_id": tasks["task_id"].gather(pairs["left"]), "heldout": pairs["right"]})
 
 
 def semantic_review(
