@@ -187,7 +187,7 @@ def test_without_the_extra_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_no_match_of_two_sides_hides_in_a_crowd() -> None:
     words = text(120)
     crowd = [changed(words, 2 * i % 120) for i in range(150)]
-    ours, theirs = [*crowd, *crowd[:3], None, " ".join(text())], [None, " ".join(text()), changed(words, 61), crowd[0]]
+    ours, theirs = [*crowd, *crowd[:3], None, " ".join(text())], [None, " ".join(text()), changed(words), crowd[0]]
     found = near_matches(pl.Series(ours, dtype=pl.String), pl.Series(theirs, dtype=pl.String), jaccard=0.8)
     assert found["left"].to_list() == [i for i in range(153) for _ in range(2)]
     assert found["right"].to_list() == [2, 3] * 153
