@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from expcomp.datasets.recipes import RELEASES, kto_weights, recipe, trainer
+from expcomp.datasets.recipes import RELEASES, recipe, trainer
+from expcomp.datasets.select import kto_weights
 from expcomp.tables.targets import TARGETS
 
 _MASKED = {
@@ -150,7 +151,7 @@ def _known(config: Mapping[str, Any]) -> str:
         )
     if facts.get("labels"):
         good, bad = facts["labels"].get("true", 0), facts["labels"].get("false", 0)
-        weights = kto_weights(facts["labels"])
+        weights = kto_weights(good, bad) or (1.0, 1.0)
         balance = (
             f" Class weights that balance them: good {weights[0]}, bad {weights[1]}."
             if TARGETS[config["target"]].kind == "judged"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil, floor
 from string import Template
 from typing import Any, NamedTuple
+
+from expcomp.datasets.select import kto_weights
 
 # What the names below were read in. The pin of `datasets` decides the physical profile.
 RELEASES = {
@@ -220,7 +221,8 @@ def recipe(config: Mapping[str, Any], folder: str = "DIR") -> Recipe:
     files = [f["path"] for f in config["files"] if f["split"] == split]
     kept = [f for f in files if f.endswith(".parquet")] or files
     longest = (statistics.get("tokens") or {}).get("max")
-    weights = kto_weights(statistics.get("labels") or {})
+    counts = statistics.get("labels") or {}
+    weights = kto_weights(counts.get("true", 0), counts.get("false", 0)) or (1.0, 1.0)
     made = RECIPES[config["target"]]
     text = Template(made.text).substitute(
         dir=folder,
@@ -236,20 +238,6 @@ def recipe(config: Mapping[str, Any], folder: str = "DIR") -> Recipe:
         undesirable=weights[1],
     )
     return Recipe(made.language, text, made.notes)
-
-
-def kto_weights(counts: Mapping[str, int]) -> tuple[float, float]:
-    """Weights of good and bad rows: good weight x good count over bad weight x bad count lies in 1 to 1.33.
-
-    Args:
-        counts: Rows by label, keys `true` and `false`. With a class missing there is nothing to balance.
-    """
-    good, bad = counts.get("true", 0), counts.get("false", 0)
-    if not good or not bad or 1 <= good / bad <= 4 / 3:
-        return 1.0, 1.0
-    if good < bad:
-        return ceil(bad / good * 100) / 100, 1.0
-    return 1.0, floor(good / bad * 100) / 100
 
 
 def dataset_info(configs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from expcomp.datasets.card import card, front_matter, twin_card
 from expcomp.datasets.options import DatasetOptions
-from expcomp.datasets.recipes import RECIPES, dataset_info, kto_weights, recipe, trainer
+from expcomp.datasets.recipes import RECIPES, dataset_info, recipe, trainer
 from expcomp.tables.targets import TARGETS
 
 
@@ -150,19 +150,6 @@ def test_an_empty_dataset_still_has_a_card() -> None:
 def test_equal_input_gives_equal_text() -> None:
     made = manifest(*(config(t) for t in TARGETS))
     assert card(made) == card(made)
-
-
-@pytest.mark.parametrize(
-    ("good", "bad"), [(1, 1), (1, 4), (4, 1), (7, 1000), (1000, 7), (3, 10), (133, 100), (134, 100)]
-)
-def test_kto_weights_balance_the_classes(good: int, bad: int) -> None:
-    up, down = kto_weights({"true": good, "false": bad})
-    assert 1 <= up * good / (down * bad) <= 4 / 3
-    assert min(up, down) == 1
-
-
-def test_kto_weights_of_one_class() -> None:
-    assert kto_weights({"true": 5}) == (1.0, 1.0)
 
 
 def test_dataset_info_names_one_file_an_entry() -> None:
