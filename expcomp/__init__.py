@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from expcomp.datasets.decontaminate.heldout import held_out
     from expcomp.datasets.options import DatasetOptions, Policy
     from expcomp.errors import ExpcompError
+    from expcomp.ledger.store import Ledger
     from expcomp.sources._contract import ReadOptions
     from expcomp.sources.load import read_traces, scan_traces
     from expcomp.sources.rules import Rules, read_rules
@@ -32,6 +33,7 @@ __all__ = [
     "Dataset",
     "DatasetOptions",
     "ExpcompError",
+    "Ledger",
     "Policy",
     "ReadOptions",
     "Rules",
@@ -57,6 +59,7 @@ _HOMES = {
     "Dataset": "expcomp.datasets.dataset",
     "DatasetOptions": "expcomp.datasets.options",
     "ExpcompError": "expcomp.errors",
+    "Ledger": "expcomp.ledger.store",
     "Policy": "expcomp.datasets.options",
     "ReadOptions": "expcomp.sources._contract",
     "Rules": "expcomp.sources.rules",

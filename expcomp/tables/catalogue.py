@@ -8,6 +8,7 @@ from expcomp.tables.core import CORE
 from expcomp.tables.datasets import DATASET_TABLES
 from expcomp.tables.decontamination import DECONTAMINATION_TABLES
 from expcomp.tables.families import BY_NAME
+from expcomp.tables.ledger import LEDGER_TABLES
 from expcomp.tables.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 CATALOGUE: Mapping[str, Mapping[str, Table]] = {
     "Tables": CORE,
     "Row families": {n: f.table for n, f in BY_NAME.items()},
+    "Ledger": LEDGER_TABLES,
     "Dataset folders": {**DATASET_TABLES, **DECONTAMINATION_TABLES},
     "Dataset configs": {t.table.name: t.table for t in TARGETS.values()},
 }

@@ -1,0 +1,3 @@
+"""Runs of a benchmark: classified by rules that are data."""
+
+from __future__ import annotations
