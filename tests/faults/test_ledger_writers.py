@@ -47,6 +47,7 @@ def aged(ledger: Ledger) -> None:
         os.utime(part, (time.time() - 172_800,) * 2)
 
 
+@pytest.mark.stress
 def test_writers_and_a_compaction_at_once_lose_nothing_and_no_reader_sees_half(tmp_path: Path) -> None:
     folder, stop = tmp_path / "ledger", tmp_path / "stop"
     ledger = Ledger(folder, create=True)
@@ -61,6 +62,7 @@ def test_writers_and_a_compaction_at_once_lose_nothing_and_no_reader_sees_half(t
     assert ledger.runs.collect().height == WRITERS * RUNS
 
 
+@pytest.mark.stress
 def test_writers_of_the_same_runs_add_each_once(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger", create=True)
     for process in [start("write", ledger.path, 0, RUNS) for _ in range(WRITERS)]:
@@ -68,6 +70,7 @@ def test_writers_of_the_same_runs_add_each_once(tmp_path: Path) -> None:
     assert lost(ledger, 1, RUNS).height == 0
 
 
+@pytest.mark.stress
 def test_writers_that_correct_the_same_attempts_leave_the_newest_of_each(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger", create=True)
     ledger.add(many(RUNS, cases=20))
@@ -87,6 +90,7 @@ def test_threads_of_one_process_share_a_ledger(tmp_path: Path) -> None:
     assert ledger.runs.collect()["run_key"].n_unique() == ledger.runs.collect().height == 24
 
 
+@pytest.mark.stress
 def test_ledgers_made_at_once_are_one(tmp_path: Path) -> None:
     gate = threading.Barrier(4)
 
@@ -99,7 +103,7 @@ def test_ledgers_made_at_once_are_one(tmp_path: Path) -> None:
     assert Ledger(tmp_path / "ledger").runs.collect().height == 4
 
 
-@pytest.mark.parametrize("wait", [0.0, 0.03, 0.11])
+@pytest.mark.parametrize("wait", [0.03, *(pytest.param(w, marks=pytest.mark.stress) for w in (0.0, 0.11))])
 def test_a_killed_writer_blocks_no_one_and_leaves_whole_runs(tmp_path: Path, wait: float) -> None:
     ledger = Ledger(tmp_path / "ledger", create=True)
     process = start("write", ledger.path, 0, 200)
