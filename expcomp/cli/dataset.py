@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from expcomp.cli.options import Force, Json, Out, Quiet, Workers, text_option
+from expcomp.cli.options import Force, Json, Out, Quiet, Workers, column_names, text_option
 from expcomp.errors import UsageError
 
 
@@ -124,7 +124,7 @@ def dataset(
         [t.strip() for part in to for t in part.split(",") if t.strip()],
         out,
         against=against or (),
-        columns=_columns(column or []),
+        columns=column_names(column or []),
         options=options,
         about={"name": name, "license": license_, "url": url, "date": date},
         force=force,
@@ -161,14 +161,3 @@ def _bounds(value: str, name: str) -> tuple[float, float] | None:
         msg = f"{name} {value}: expected LOW,HIGH, or any"
         raise UsageError(msg)
     return low, high
-
-
-def _columns(values: list[str]) -> dict[str, str]:
-    found: dict[str, Any] = {}
-    for value in values:
-        name, equal, column = value.partition("=")
-        if not equal or not column:
-            msg = f"--column {value}: expected FIELD=COLUMN, as in prompt=problem"
-            raise UsageError(msg)
-        found[name] = column
-    return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expcomp.cli.options import Force, Json, Quiet
+from expcomp.cli.options import Force, Json, Quiet, column_names
 from expcomp.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def decontaminate(
     policy = replace(Policy(), coverage=coverage, run=run)
     if level:
         policy = replace(policy, levels=tuple(dict.fromkeys(level)))
-    held = held_out(against, columns=_columns(column or []))
+    held = held_out(against, columns=column_names(column or []))
     checked = check_rows(rows, held, policy)
     if report is not None:
         write_report(checked.rows, report, force=force)
@@ -74,15 +74,6 @@ def decontaminate(
         _show(checked, kept, out)
     if checked.n_dropped or checked.rows.height:
         raise typer.Exit(1)
-
-
-def _columns(given: list[str]) -> dict[str, str]:
-    pairs = [g.partition("=") for g in given]
-    for part, sign, name in pairs:
-        if not (part and sign and name):
-            msg = f"--column {part}{sign}{name}: expected PART=NAME, as in prompt=problem"
-            raise UsageError(msg)
-    return {part: name for part, _, name in pairs}
 
 
 def _result(checked: Checked, kept: int | None, out: Path | None) -> dict[str, Any]:

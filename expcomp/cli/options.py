@@ -100,3 +100,17 @@ def _scale(value: str | None) -> tuple[float, float] | None:
         msg = f"--score-scale {value}: expected LOW,HIGH with LOW below HIGH, as in 0,1"
         raise UsageError(msg)
     return low, high
+
+
+def column_names(given: list[str]) -> dict[str, str]:
+    """PART=NAME options as a mapping.
+
+    Raises:
+        UsageError: One that is not of this form.
+    """
+    pairs = [g.partition("=") for g in given]
+    for part, sign, name in pairs:
+        if not (part and sign and name):
+            msg = f"--column {part}{sign}{name}: expected PART=NAME, as in prompt=problem"
+            raise UsageError(msg)
+    return {part: name for part, _, name in pairs}

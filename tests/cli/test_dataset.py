@@ -137,7 +137,7 @@ def test_some_empty_configs_are_fine_and_all_empty_are_partial(compiled: Path, t
         (("--to", "trl-sft", "--length-ratio", "2,1"), "--length-ratio 2,1: expected LOW,HIGH"),
         (("--to", "trl-sft", "--pass-rate", "x"), "--pass-rate x: expected LOW,HIGH"),
         (("--to", "trl-sft", "--max-tokens", "9"), "needs a tokenizer"),
-        (("--to", "trl-sft", "--column", "prompt"), "--column prompt: expected FIELD=COLUMN"),
+        (("--to", "trl-sft", "--column", "prompt"), "--column prompt: expected PART=NAME"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_one_line(
