@@ -1,6 +1,6 @@
-"""Write the example packages below `data/packages`, or check that they are what this program writes.
+"""Write the example packages and benchmark runs below `data`, or check that they are what this program writes.
 
-python data/generate.py            rewrite data/packages and data/packages_truth.json
+python data/generate.py            rewrite data/packages, data/packages_truth.json and data/runs
 python data/generate.py --check    compare instead; 1 and the names of what differs
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from garden import tasks_counts, tasks_desk  # noqa: E402
+from garden import runs, tasks_counts, tasks_desk  # noqa: E402
 from garden.faults import FAULTS, SILENT  # noqa: E402
 from garden.model import Task, Tree, build, scored  # noqa: E402
 
@@ -69,7 +69,7 @@ def write(tree: Tree, folder: Path) -> None:
 
 
 def generate(root: Path) -> None:
-    """Write packages, truth and the file that lies outside below `root`."""
+    """Write packages, truth, the file that lies outside, and runs below `root`."""
     known: dict[str, Any] = {}
     for make in MAKERS:
         tree = build(make())
@@ -78,12 +78,20 @@ def generate(root: Path) -> None:
         write(tree, root / "packages" / tree.task.id)
     (root / "outside.txt").write_text(OUTSIDE, encoding="utf-8")
     (root / "packages_truth.json").write_text(json.dumps(known, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    (root / "runs").mkdir()
+    for name, data in runs.files().items():
+        (root / "runs" / name).write_bytes(data)
 
 
 def contents(root: Path) -> dict[str, bytes]:
     """What `generate` writes: bytes of files, targets of links, by path."""
     found = {}
-    paths = [*(root / "packages").rglob("*"), root / "outside.txt", root / "packages_truth.json"]
+    paths = [
+        *(root / "packages").rglob("*"),
+        *(root / "runs").rglob("*"),
+        root / "outside.txt",
+        root / "packages_truth.json",
+    ]
     for path in paths:
         name = path.relative_to(root).as_posix()
         if path.is_symlink():
@@ -103,13 +111,14 @@ def check(root: Path) -> list[str]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Example packages of expcomp.")
+    parser = argparse.ArgumentParser(description="Example packages and runs of expcomp.")
     parser.add_argument("--check", action="store_true", help="compare with what is there, write nothing")
     if parser.parse_args(argv).check:
         names = check(HERE)
         sys.stdout.write("".join(f"differs: {name}\n" for name in names))
         return 1 if names else 0
-    shutil.rmtree(HERE / "packages", ignore_errors=True)
+    for name in ("packages", "runs"):
+        shutil.rmtree(HERE / name, ignore_errors=True)
     generate(HERE)
     sys.stdout.write(f"{len(contents(HERE))} files written\n")
     return 0

@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any
 from expcomp.version import __version__
 
 if TYPE_CHECKING:
+    from expcomp.comparing.compare import compare
+    from expcomp.comparing.comparison import Comparison, Comparisons
+    from expcomp.comparing.gap import SolverGap, solver_gap
+    from expcomp.comparing.many import compare_many
+    from expcomp.comparing.planning import power
+    from expcomp.comparing.trials import trials_of
     from expcomp.compiler.build import compile_paths
     from expcomp.compiler.compilation import Compilation, compile, open_compilation
     from expcomp.compiler.verify import verify
@@ -21,6 +27,9 @@ if TYPE_CHECKING:
     from expcomp.datasets.options import DatasetOptions, Policy
     from expcomp.errors import ExpcompError
     from expcomp.ledger.store import Ledger
+    from expcomp.packs.pack import Packs, build_packs
+    from expcomp.packs.search import PackIndex
+    from expcomp.reports.report import Report, report
     from expcomp.sources._contract import ReadOptions
     from expcomp.sources.load import read_traces, scan_traces
     from expcomp.sources.rules import Rules, read_rules
@@ -28,51 +37,77 @@ if TYPE_CHECKING:
     from expcomp.tables.models import model, validate
 
 __all__ = [
+    "Comparison",
+    "Comparisons",
     "Compilation",
     "CompileOptions",
     "Dataset",
     "DatasetOptions",
     "ExpcompError",
     "Ledger",
+    "PackIndex",
+    "Packs",
     "Policy",
     "ReadOptions",
+    "Report",
     "Rules",
+    "SolverGap",
     "TraceSet",
     "__version__",
+    "build_packs",
+    "compare",
+    "compare_many",
     "compile",
     "compile_paths",
     "dataset",
     "held_out",
     "model",
     "open_compilation",
+    "power",
     "read_rules",
     "read_traces",
+    "report",
     "scan_traces",
+    "solver_gap",
+    "trials_of",
     "validate",
     "verify",
     "write_datasets",
 ]
 
 _HOMES = {
+    "Comparison": "expcomp.comparing.comparison",
+    "Comparisons": "expcomp.comparing.comparison",
     "Compilation": "expcomp.compiler.compilation",
     "CompileOptions": "expcomp.config",
     "Dataset": "expcomp.datasets.dataset",
     "DatasetOptions": "expcomp.datasets.options",
     "ExpcompError": "expcomp.errors",
     "Ledger": "expcomp.ledger.store",
+    "PackIndex": "expcomp.packs.search",
+    "Packs": "expcomp.packs.pack",
     "Policy": "expcomp.datasets.options",
     "ReadOptions": "expcomp.sources._contract",
+    "Report": "expcomp.reports.report",
     "Rules": "expcomp.sources.rules",
+    "SolverGap": "expcomp.comparing.gap",
     "TraceSet": "expcomp.sources.traceset",
+    "build_packs": "expcomp.packs.pack",
+    "compare": "expcomp.comparing.compare",
+    "compare_many": "expcomp.comparing.many",
     "compile": "expcomp.compiler.compilation",
     "compile_paths": "expcomp.compiler.build",
     "dataset": "expcomp.datasets.dataset",
     "held_out": "expcomp.datasets.decontaminate.heldout",
     "model": "expcomp.tables.models",
     "open_compilation": "expcomp.compiler.compilation",
+    "power": "expcomp.comparing.planning",
     "read_rules": "expcomp.sources.rules",
     "read_traces": "expcomp.sources.load",
+    "report": "expcomp.reports.report",
     "scan_traces": "expcomp.sources.load",
+    "solver_gap": "expcomp.comparing.gap",
+    "trials_of": "expcomp.comparing.trials",
     "validate": "expcomp.tables.models",
     "verify": "expcomp.compiler.verify",
     "write_datasets": "expcomp.datasets.build",

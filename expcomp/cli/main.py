@@ -9,7 +9,20 @@ from typing import Annotated
 
 import typer
 
-from expcomp.cli import compiling, dataset, decontaminate, looking, reading, schema
+from expcomp.cli import (
+    compare,
+    compiling,
+    dataset,
+    decontaminate,
+    env,
+    gap,
+    ledger,
+    looking,
+    pack,
+    reading,
+    report,
+    schema,
+)
 from expcomp.errors import ExpcompError
 from expcomp.version import __version__
 
@@ -49,7 +62,13 @@ reading.register(app)
 looking.register(app)
 dataset.register(app)
 decontaminate.register(app)
+ledger.register(app)
+compare.register(app)
+gap.register(app)
+report.register(app)
 schema.register(app)
+env.register(app)
+pack.register(app)
 
 
 class Stopped(BaseException):

@@ -75,7 +75,7 @@ def read_options(
         arm=arm,
         task_id=task_id,
         trial=int(trial) if trial is not None and trial.isdigit() else trial,
-        score_scale=_scale(score_scale),
+        score_scale=scale_option(score_scale),
         rules=rules,
     )
 
@@ -89,7 +89,12 @@ def text_option(value: str | None, name: str) -> str | None:
     return read_text(Path(value[1:]), name)
 
 
-def _scale(value: str | None) -> tuple[float, float] | None:
+def scale_option(value: str | None) -> tuple[float, float] | None:
+    """The ends that --score-scale gives.
+
+    Raises:
+        UsageError: It is not LOW,HIGH with LOW below HIGH.
+    """
     if value is None:
         return None
     try:

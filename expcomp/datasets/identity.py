@@ -3,35 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from expcomp.errors import TableError
-from expcomp.io.canon import digest, dumps
+from expcomp.io.canon import digest, digest_bytes
+from expcomp.io.canonical_rows import json_text, utf16_order
 
 COLUMNS = ("benchmark", "task", "content_digest")
 DIGEST = r"^sha256:[0-9a-f]{64}$"
-_LONGEST = 512
+LONGEST = 512
 
 
-@dataclass(frozen=True, slots=True)
-class TaskIdentity:
-    """One task: the pair of names that a benchmark gave it, and the digest of its content."""
+def _name(column: str) -> pl.Expr:
+    return (
+        pl.col(column).is_not_null()
+        & pl.col(column).str.len_chars().is_between(1, LONGEST)
+        & ~pl.col(column).str.contains(r"^\s|\s$")
+    ).fill_null(value=False)
 
-    benchmark: str
-    task: str
-    content_digest: str
 
-    @property
-    def key(self) -> str:
-        """Canonical form of the three parts: stable, and the order of an inventory."""
-        return dumps([self.benchmark, self.task, self.content_digest]).decode()
+EXPECTED = {
+    **dict.fromkeys(("benchmark", "task"), f"1 to {LONGEST} characters without outer space"),
+    "content_digest": "sha256:<hex>",
+}
+"""What a part of a task identity has to be, in words."""
 
-    def to_dict(self) -> dict[str, str]:
-        """The form that is digested."""
-        return {"benchmark": self.benchmark, "task": self.task, "contentDigest": self.content_digest}
+RULES: Mapping[str, pl.Expr] = {
+    "benchmark": _name("benchmark"),
+    "task": _name("task"),
+    "content_digest": pl.col("content_digest").str.contains(DIGEST).fill_null(value=False),
+}
+"""The same as total expressions."""
+
+KEY = pl.concat_str(
+    pl.lit("["), pl.concat_str([json_text(pl.col(c)) for c in COLUMNS], separator=","), pl.lit("]")
+).alias("key")
+"""Canonical JSON list of the three parts: stable, and the order of an inventory."""
+
+TASK = pl.concat_str(
+    pl.lit('{"benchmark":'), json_text(pl.col("benchmark")),
+    pl.lit(',"contentDigest":'), json_text(pl.col("content_digest")),
+    pl.lit(',"task":'), json_text(pl.col("task")), pl.lit("}"),
+)  # fmt: skip
+"""Canonical JSON object of a task identity: what is digested."""
 
 
 def inventory(frame: pl.DataFrame) -> pl.DataFrame:
@@ -45,15 +61,12 @@ def inventory(frame: pl.DataFrame) -> pl.DataFrame:
     """
     tasks = frame.select(COLUMNS).unique(maintain_order=True)
     _check(tasks)
-    keys = [i.key for i in _identities(tasks)]
-    # Polars sorts by UTF-8 bytes, which differs beyond the basic plane.
-    order = sorted(range(len(keys)), key=lambda i: keys[i].encode("utf-16-be"))
-    return tasks[order]
+    return tasks.sort(utf16_order(KEY))
 
 
 def task_set_digest(frame: pl.DataFrame) -> str:
     """Digest of the canonical form of the sorted list of distinct task identities."""
-    return digest([i.to_dict() for i in _identities(inventory(frame))])
+    return digest_bytes(b"[" + inventory(frame).select(TASK.str.join(",").fill_null("")).item().encode() + b"]")
 
 
 def dataset_digest(manifest: Mapping[str, Any]) -> str:
@@ -61,20 +74,11 @@ def dataset_digest(manifest: Mapping[str, Any]) -> str:
     return digest({k: v for k, v in manifest.items() if k not in ("digest", "documents")})
 
 
-def _identities(tasks: pl.DataFrame) -> list[TaskIdentity]:
-    return [TaskIdentity(*parts) for parts in zip(*(tasks[c].to_list() for c in COLUMNS), strict=True)]
-
-
 def _check(tasks: pl.DataFrame) -> None:
-    rules = {
-        name: pl.col(name).is_not_null()
-        & (pl.col(name).str.len_chars().is_between(1, _LONGEST))
-        & ~pl.col(name).str.contains(r"^\s|\s$")
-        for name in ("benchmark", "task")
-    } | {"content_digest": pl.col("content_digest").str.contains(DIGEST)}
-    for name, rule in rules.items():
-        bad = tasks.filter(~rule.fill_null(value=False))
+    for name, rule in RULES.items():
+        bad = tasks.filter(~rule)
         if bad.height:
             shown = {c: bad[c][0] for c in COLUMNS}
-            expected = f"1 to {_LONGEST} characters without outer space" if name != "content_digest" else "sha256:<hex>"
-            raise TableError(f"{bad.height} task identities have no usable {name}, as in {shown}; expected {expected}")
+            raise TableError(
+                f"{bad.height} task identities have no usable {name}, as in {shown}; expected {EXPECTED[name]}"
+            )

@@ -217,7 +217,8 @@ def trainer(target: str) -> str:
 def recipe(config: Mapping[str, Any], folder: str = "DIR") -> Recipe:
     """The recipe of a config of a manifest, filled in with its files, lengths and weights."""
     name, statistics = config["config"], config.get("statistics") or {}
-    split = next(iter(config["splits"]), "train")
+    # Splits stand in the order of their names, where test comes before train.
+    split = "train" if "train" in config["splits"] else next(iter(config["splits"]), "train")
     files = [f["path"] for f in config["files"] if f["split"] == split]
     kept = [f for f in files if f.endswith(".parquet")] or files
     longest = (statistics.get("tokens") or {}).get("max")

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, NamedTuple
 
+from expcomp.io.visible import visible
+
 # Columns that hold messages, in the order they are read, and whether what the agent writes there carries loss:
 # `flag` leaves it to the message.
 _PARTS = {
@@ -69,13 +71,13 @@ def conversation_text(row: Mapping[str, Any]) -> str:
         for name, text in turn.blocks:
             lines += [f"{bar}  ({name})"] if name else []
             lines += [f"{bar}  {line}" for line in text.split("\n")]
-    return _visible("\n".join(lines)) + "\n"
+    return visible("\n".join(lines)) + "\n"
 
 
 def conversation_html(row: Mapping[str, Any]) -> str:
     """The same as HTML for a notebook: every text of the row is escaped; loss is a word and a bar, not only a colour."""
     turns = list(_turns(row))
-    facts = "".join(f"<div><b>{escape(n)}</b> {escape(_visible(v))}</div>" for n, v in _facts(row))
+    facts = "".join(f"<div><b>{escape(n)}</b> {escape(visible(v))}</div>" for n, v in _facts(row))
     made = [_STYLE, '<div class="xc-row">', f'<div class="xc-head">{escape(_summary(turns))}</div>']
     made.append(f'<div class="xc-small">{facts}</div>')
     part = ""
@@ -85,10 +87,10 @@ def conversation_html(row: Mapping[str, Any]) -> str:
             made.append(f"<h4>{escape(part)}</h4>")
         mark = " xc-loss" if turn.loss else ""
         head = f"{turn.role}{turn.about}{' · loss' if turn.loss else ''}"
-        made.append(f'<div class="xc-turn{mark}"><div class="xc-head">{escape(_visible(head))}</div>')
+        made.append(f'<div class="xc-turn{mark}"><div class="xc-head">{escape(visible(head))}</div>')
         for name, text in turn.blocks:
-            label = f'<div class="xc-small">{escape(_visible(name))}</div>' if name else ""
-            made.append(f"{label}<pre>{escape(_visible(text))}</pre>")
+            label = f'<div class="xc-small">{escape(visible(name))}</div>' if name else ""
+            made.append(f"{label}<pre>{escape(visible(text))}</pre>")
         made.append("</div>")
     return "".join([*made, "</div>"])
 
@@ -163,14 +165,3 @@ def _loss(role: str, message: Mapping[str, Any], rule: str) -> bool:
     flags = [bool(message[f]) for f in _FLAGS if message.get(f) is not None]
     # A logical message has the field and may leave it open: then nothing says that it is a target.
     return flags[0] if flags else rule == "always" or not any(f in message for f in _FLAGS)
-
-
-def _visible(text: str) -> str:
-    """Control characters as pictures, so that a terminal or a page takes them for what they are."""
-    return text.translate(_PICTURES)
-
-
-_PICTURES = (
-    {i: 0x2400 + i for i in range(32) if i not in (9, 10)} | {127: 0x2421} | dict.fromkeys(range(128, 160), 65533)
-)
-_PICTURES |= dict.fromkeys((*range(8234, 8239), *range(8294, 8298)), 65533)

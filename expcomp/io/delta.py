@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from expcomp.errors import OutputError
+from expcomp.errors import OutputError, SourceError
 from expcomp.io.delta_snapshot import (
     NOTE,
     Snapshot,
@@ -107,7 +107,7 @@ class DeltaFolder:
             with self._lock:
                 seen = self.snapshot()
                 seen.check()
-                change = plan(seen)
+                change = self._planned(plan, seen)
                 if change is None:
                     return seen.version
                 if not seen.plain:
@@ -122,6 +122,15 @@ class DeltaFolder:
                 raise OutputError(msg)
             time.sleep(_DICE.uniform(0, min(0.5, 0.004 * 2 ** min(attempt, 8))))
         raise AssertionError
+
+    def _planned(self, plan: Callable[[Snapshot], Change | None], seen: Snapshot) -> Change | None:
+        from polars.exceptions import ComputeError
+
+        try:
+            return plan(seen)
+        except (ComputeError, OSError) as error:
+            msg = f"{self.uri} cannot be read: {first_line(error)}; nothing was changed"
+            raise SourceError(msg) from error
 
     def add_columns(self, schema: pl.Schema) -> None:
         """Take in columns a newer version of the schema has; a column another writer just added is no error."""

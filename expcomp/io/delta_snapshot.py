@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NOTE = "expcomp"
 _STATS_BYTES = 256
+_MAGIC = b"PAR1"
 _UNFIT = re.compile(
     r"[#?\\]|%[0-9A-Fa-f]{2}"
 )  # delta-rs takes it for a part of an address, and loses the table or its history
@@ -48,6 +49,7 @@ class Snapshot:
             empty = pl.LazyFrame(schema=self.schema)
             return empty if source is None else empty.with_columns(pl.lit(None, pl.String).alias(source))
         self.check(files)
+        self._check_magic(files)
         return pl.scan_parquet(
             [f"{self._uri}/{unquote(p)}" for p in files["path"]],
             schema=self.schema,
@@ -97,6 +99,19 @@ class Snapshot:
                 msg = f"{self._uri}: the part {name} has {found.st_size:,} bytes, the log says {size:,}: damaged"
                 raise SourceError(msg)
 
+    def _check_magic(self, files: pl.DataFrame) -> None:
+        """What is read must begin and end as Parquet does: a power cut may leave a file of the right size without its bytes."""
+        if not is_local(self._uri):
+            return
+        for name in files["path"]:
+            with (Path(self._uri) / unquote(name)).open("rb", buffering=0) as handle:
+                ends = handle.read(len(_MAGIC))
+                handle.seek(-len(_MAGIC), os.SEEK_END)
+                ends += handle.read(len(_MAGIC))
+            if ends != _MAGIC * 2:
+                msg = f"{self._uri}: the part {name} is no Parquet file: damaged; restore it"
+                raise SourceError(msg)
+
 
 def commits(table: DeltaTable) -> pl.DataFrame:
     """Commits, newest first: version, time, operation, and the note of its writer as JSON text."""
@@ -144,7 +159,12 @@ def uri_of(path: str | Path) -> str:
     if not is_local(text):
         return text
     where = Path(text or "/").absolute()
-    if where.is_symlink() or (where / "_delta_log").is_symlink():
+    try:
+        linked = where.is_symlink() or (where / "_delta_log").is_symlink()
+    except OSError as error:
+        msg = f"{path} cannot be opened: {error.strerror}"
+        raise SourceError(msg) from error
+    if linked:
         msg = f"{path} is, or holds, a symbolic link; give the folder itself"
         raise UsageError(msg)
     if _UNFIT.search(str(where)):
@@ -191,6 +211,7 @@ def load(uri: str, options: Mapping[str, str] | None, version: int | None) -> De
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
+        _check_log(uri)
         return DeltaTable(address(uri), version=version, storage_options=dict(options) if options else None)
     except TableNotFoundError as error:
         msg = f"{uri} holds no table; create it first, or check the path"
@@ -199,6 +220,18 @@ def load(uri: str, options: Mapping[str, str] | None, version: int | None) -> De
         what = "cannot be read" if version is None else f"has no version {version} that can be read"
         msg = f"{uri} {what}: {first_line(error)}"
         raise SourceError(msg) from error
+
+
+def _check_log(uri: str) -> None:
+    """Refuse a log with an empty commit, which a power cut may leave: delta-rs reads it as one that changes nothing."""
+    log = Path(uri) / "_delta_log"
+    if not is_local(uri) or not log.is_dir():
+        return
+    with os.scandir(log) as entries:
+        empty = sorted(e.name for e in entries if e.name.endswith(".json") and not e.stat().st_size)
+    if empty:
+        msg = f"the commit {empty[0]} of the log is empty: damaged; restore it"
+        raise ValueError(msg)
 
 
 def is_local(uri: str) -> bool:

@@ -33,7 +33,7 @@ class AddReport:
 
     Attributes:
         actions: One row a run: benchmark, case, key and `action` (inserted, updated, identical, conflicting).
-        refused: Records that were not taken: number, name, field, reason.
+        refused: Records that were not taken: number, name, field, reason, file.
         version: A version of the table that holds them; on a dry run the one that was looked at.
         dry_run: Nothing was written.
     """
@@ -79,6 +79,9 @@ def checked(runs: pl.DataFrame, *, stored: bool) -> tuple[pl.DataFrame, pl.DataF
         why = why.when(~expr).then(pl.lit(f"{column};{said.replace('_', ' ')}: broken"))
     for name in ("filed_benchmark", "filed_case"):
         why = why.when(pl.col(name).fill_null("") == "").then(pl.lit(f"{name};empty"))
+    for name in () if stored else ("benchmark", "case"):
+        told = pl.col("issues").list.contains(f"{name}_refused").fill_null(value=False)
+        why = why.when(told).then(pl.lit(f"{name}_id;neither a text nor a number"))
     reasons = runs.select(why.otherwise(None)).to_series()
     parts = reasons.str.split_exact(";", 1).struct.unnest()
     refused = pl.DataFrame(
@@ -87,6 +90,7 @@ def checked(runs: pl.DataFrame, *, stored: bool) -> tuple[pl.DataFrame, pl.DataF
             "name": runs["filed_case"],
             "field": parts["field_0"],
             "reason": parts["field_1"],
+            "file": pl.repeat(None, runs.height, dtype=pl.String, eager=True),
         },
         schema=REFUSED,
     )
@@ -210,18 +214,20 @@ def _acted(runs: pl.DataFrame, action: str) -> pl.DataFrame:
 
 
 def _sticky(fresh: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
-    """An archived run stays archived when a newer record of it comes."""
-    archived = gone.filter(pl.col("archive_state").is_not_null()).select(
-        "_slot", *(pl.col(c).alias(f"{c}_old") for c in ARCHIVE_COLUMNS)
-    )
-    if not archived.height:
+    """A newer record of a run takes over whether the ledger had it archived; what another ledger did with it does not count."""
+    if not gone.height:
         return fresh
+    old = gone.select("_slot", *(pl.col(c).alias(f"{c}_old") for c in ARCHIVE_COLUMNS))
+    old = old.sort("archive_state_old", nulls_last=True, maintain_order=True)
     joined = fresh.with_columns(_slot=slot_of()).join(
-        archived.unique("_slot", keep="first", maintain_order=True), on="_slot", how="left", maintain_order="left"
+        old.unique("_slot", keep="first", maintain_order=True).with_columns(_there=True),
+        on="_slot",
+        how="left",
+        maintain_order="left",
     )
-    took = pl.col("archive_state").is_null()
+    there = pl.col("_there").is_not_null()
     return joined.with_columns(
-        pl.when(took).then(pl.col(f"{c}_old")).otherwise(pl.col(c)).alias(c) for c in ARCHIVE_COLUMNS
+        pl.when(there).then(pl.col(f"{c}_old")).otherwise(pl.col(c)).alias(c) for c in ARCHIVE_COLUMNS
     ).select(fresh.columns)
 
 

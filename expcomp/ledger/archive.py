@@ -47,7 +47,11 @@ class Filter:
 
     def matched(self) -> pl.Expr:
         """True for a run of the benchmark that the filter means."""
-        out = self._of_benchmark() & ~_part_of("run_group_id", self.keep)
+        return self.meant() & ~_part_of("run_group_id", self.keep)
+
+    def meant(self) -> pl.Expr:
+        """The same before the keep patterns are looked at."""
+        out = self._of_benchmark()
         if self.groups:
             out &= _part_of("run_group_id", self.groups)
         for column, values in (("filed_case", self.cases), ("arm_id", self.arms)):
@@ -96,8 +100,9 @@ def archive(
     batch = text(batch_id, limits["archive_batch_id"]) or digest[: spec["batch_digits"]]
     fresh = which.matched() & active()
     values = (ARCHIVED, why, batch, text(at, limits["archived_at"]))
+    kept_runs = which.kept() & which.meant() if spec.get("kept_within_filter") else which.kept()
     counts = runs.select(
-        kept=which.kept().sum(),
+        kept=kept_runs.sum(),
         matched=which.matched().sum(),
         already=(which.matched() & ~active()).sum(),
         newly=fresh.sum(),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from expcomp.ledger.pack import Pack
 
 _FACTS = ("run_id", "failure_scope", "official_score", "official_passed")
+_DIGITS = 12
 _ROUTING = ("class", "priority", "evidence", "next_action")
 
 
@@ -42,11 +43,16 @@ def _cases(runs: pl.DataFrame, rules: Mapping[str, Any], counts: Mapping[str, An
     order = rules["last"]["order"]
     tests = {name: compile_when(when, runs.schema, f"routing/{name}") for name, when in counts.items()}
     roles = ("latest", *SIDES)
+    counted = pl.col("countable_score")
+    norm = pl.when(counted.is_not_null()).then("score_norm")
+    side = {s: active() & pl.col(f"is_{s}").fill_null(value=False) for s in SIDES}
     narrow = runs.select(
         *CASE,
         *(ordered(c, runs.schema).alias(c) for c in order),
         active().alias("latest"),
-        *((active() & pl.col(f"is_{s}").fill_null(value=False)).alias(s) for s in SIDES),
+        *(e.alias(s) for s, e in side.items()),
+        *(pl.when(e).then(c).alias(f"{s}_{n}") for s, e in side.items() for n, c in (("raw", counted), ("norm", norm))),
+        *(pl.when(e).then("arm_id").alias(f"{s}_arm") for s, e in side.items()),
         *((active() & test).alias(name) for name, test in tests.items()),
         _at=pl.int_range(pl.len(), dtype=pl.UInt32),
     )
@@ -56,13 +62,28 @@ def _cases(runs: pl.DataFrame, rules: Mapping[str, Any], counts: Mapping[str, An
             pl.len().cast(pl.Int64).alias("run_count"),
             pl.col("latest").sum().cast(pl.Int64).alias("active_run_count"),
             *(pl.col(name).sum().cast(pl.Int64) for name in tests),
+            *(pl.col(s).sum().cast(pl.Int64).alias(f"{s}_runs") for s in SIDES),
+            *(pl.col(f"{s}_raw").count().cast(pl.Int64).alias(f"{s}_scored") for s in SIDES),
+            *(pl.col(f"{s}_norm").count().alias(f"_{s}_normed") for s in SIDES),
+            *(pl.col(f"{s}_{n}").mean().alias(f"_{s}_{n}") for s in SIDES for n in ("raw", "norm")),
+            *(pl.col(f"{s}_arm").drop_nulls().n_unique().cast(pl.Int64).alias(f"{s}_arms") for s in SIDES),
         )
+        .with_columns(_means())
         .sort(CASE)
         .with_row_index("_case")
     )
     runs_of = narrow.join(found.select(*CASE, "_case"), on=CASE, how="left", maintain_order="left")
     last = _last(runs_of.select("_case", "_at", *order, *roles), order, roles)
     return found.join(last, on="_case", how="left", maintain_order="left").drop("_case")
+
+
+def _means() -> list[pl.Expr]:
+    """Mean counted score of each side: from 0 to 1 where every score of the case has a scale, as it is where none has."""
+    normed, scored = (pl.sum_horizontal(f.format(s) for s in SIDES) for f in ("_{}_normed", "{}_scored"))
+    return [
+        pl.when(normed == scored).then(f"_{s}_norm").when(normed == 0).then(f"_{s}_raw").alias(f"{s}_mean")
+        for s in SIDES
+    ]
 
 
 def _last(runs: pl.DataFrame, order: Sequence[str], roles: Sequence[str]) -> pl.DataFrame:
@@ -92,7 +113,7 @@ def _facts(runs: pl.DataFrame, found: pl.DataFrame, rules: Mapping[str, Any]) ->
         (pl.col("run_count") - pl.col("active_run_count")).alias("archived_run_count"),
         pl.col("_at_baseline").is_not_null().alias("has_baseline"),
         (pl.col("_at_baseline").is_not_null() & pl.col("_at_treatment").is_not_null()).alias("paired"),
-        (pl.col("treatment_official_score") - pl.col("baseline_official_score")).alias("official_score_delta"),
+        _delta(rules["last"].get("score", "official_score")),
     )
     wanted = rules["research"]["priority"]
     first = [pl.when(pl.col(f"{s}_repair_priority") == wanted).then(pl.lit(s)) for s in reversed(SIDES)]
@@ -109,6 +130,13 @@ def _facts(runs: pl.DataFrame, found: pl.DataFrame, rules: Mapping[str, Any]) ->
     )
     found = found.with_columns(lookup("research_repair_class", rules["research_suffix"]).alias("research_suffix"))
     return found.with_columns(fill_template(t).alias(name) for name, t in rules["format"].items())
+
+
+def _delta(score: str) -> pl.Expr:
+    """Treatment minus baseline: of the scores of their last runs, or of the means of all counted ones."""
+    delta = pl.col(f"treatment_{score}") - pl.col(f"baseline_{score}")
+    # Equal means of several scores may differ in the last bit.
+    return (delta.round(_DIGITS) if score == "mean" else delta).alias("official_score_delta")
 
 
 def _of_side(column: str, name: str) -> pl.Expr:
@@ -174,6 +202,7 @@ COLUMNS = (
     "treatment_failure_scope",
     "failure_scope",
     "official_score_delta",
+    *(f"{s}_{what}" for s in SIDES for what in ("runs", "scored", "mean")),
     "repair_priority",
     "repair_class",
     "failure_class",

@@ -33,7 +33,8 @@ STORED: Mapping[str, pl.Expr] = {
     "running_trials": pl.lit(None, dtype=pl.Int64()),
 }
 _SCALE_ISSUES = ("score_out_of_scale", "scale_empty")
-_ISSUES = ("role_guessed", "role_ambiguous", "class_unknown", "scale_unknown", "arm_unknown", *_SCALE_ISSUES)
+_UNNAMED = ("benchmark_unknown", "case_unknown", "arm_unknown")
+_ISSUES = ("role_guessed", "role_ambiguous", "class_unknown", "scale_unknown", *_UNNAMED, *_SCALE_ISSUES)
 _HALF_SCALE = ("score_min", "score_max")
 
 
@@ -59,7 +60,7 @@ def derive(frame: pl.DataFrame, pack: Pack) -> pl.DataFrame:
         official_score_countability_reason=pl.col("_counted").struct.field("reason"),
         countable_score=pl.when(counted).then("score"),
     )
-    return _reported(_roles(frame, pack))
+    return _reported(_roles(frame, pack), pack.settings)
 
 
 def _scale(frame: pl.DataFrame, pack: Pack) -> pl.DataFrame:
@@ -147,13 +148,15 @@ def _roles(frame: pl.DataFrame, pack: Pack) -> pl.DataFrame:
     )
 
 
-def _reported(frame: pl.DataFrame) -> pl.DataFrame:
+def _reported(frame: pl.DataFrame, settings: Mapping[str, Any]) -> pl.DataFrame:
     """What was guessed or could not be told, beside what was refused."""
     told: dict[str, pl.Expr] = {
         "role_guessed": pl.col("role_source") == "guessed",
         "role_ambiguous": pl.col("role").is_null() & (pl.col("_said") > 1),
         "class_unknown": pl.col("scope_rule").is_in(_UNKNOWN),
         "scale_unknown": pl.col("score").is_not_null() & pl.col("score_norm").is_null(),
+        "benchmark_unknown": pl.col("benchmark_id") == settings["default_benchmark"],
+        "case_unknown": pl.col("case_id") == settings["default_case"],
         "arm_unknown": pl.col("arm_id") == "unknown_arm",
     }
     flags = [pl.when(e.fill_null(value=False)).then(pl.lit(n)) for n, e in told.items()]

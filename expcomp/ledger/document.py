@@ -33,12 +33,14 @@ class LedgerDocument:
         updated_at: When it was written, as it says.
         benchmarks: All benchmarks it names, also those without runs.
         header: Its other keys.
+        refused: What in it is no run, or gives way to another with its id: place, field, reason.
     """
 
     runs: pl.DataFrame
     updated_at: str | None = None
     benchmarks: tuple[str, ...] = ()
     header: Mapping[str, Any] = field(default_factory=dict)
+    refused: tuple[tuple[str, str, str], ...] = ()
 
 
 def read_ledger_document(document: Any, pack: Pack, *, as_written: bool = False) -> LedgerDocument:
@@ -58,21 +60,21 @@ def read_ledger_document(document: Any, pack: Pack, *, as_written: bool = False)
     if document.get("schema_version") != schema:
         raise SourceError(f"a ledger must have schema_version {schema!r}, this has {document.get('schema_version')!r}")
     entries, benchmarks, cases = [], [], []
-    named = dict(_objects(document.get("benchmarks")))
+    refused: list[tuple[str, str, str]] = []
+    named = dict(_objects(document, "benchmarks", "", refused))
     for benchmark, node in named.items():
-        for case, inner in _objects(node.get("cases")):
-            kept = (
-                [e for e in inner.get("runs", ()) if isinstance(e, dict)] if isinstance(inner.get("runs"), list) else []
-            )
+        for case, inner in _objects(node, "cases", benchmark, refused):
+            kept = list(_entries(inner, f"{benchmark}/{case}", refused))
             entries += kept
             benchmarks += [benchmark] * len(kept)
             cases += [case] * len(kept)
     runs = from_documents(entries, benchmarks=benchmarks, cases=cases, profile=pack.profile)
     runs = with_whole_scores(runs, [e.get(KEY) for e in entries])
+    refused += _displaced(runs)
     runs = with_roles(runs, pack) if as_written else reload(runs, pack)
     at = document.get("updated_at")
     header = {k: v for k, v in document.items() if k not in _OWN}
-    return LedgerDocument(runs, at if isinstance(at, str) else None, tuple(named), header)
+    return LedgerDocument(runs, at if isinstance(at, str) else None, tuple(named), header, tuple(refused))
 
 
 def reload(runs: pl.DataFrame, pack: Pack) -> pl.DataFrame:
@@ -91,9 +93,40 @@ def with_roles(runs: pl.DataFrame, pack: Pack) -> pl.DataFrame:
     return runs.with_columns(recompute(runs, pack).select("is_baseline", "is_treatment"))
 
 
-def _objects(value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The entries of an object that are objects."""
-    return ((k, v) for k, v in value.items() if isinstance(v, dict)) if isinstance(value, dict) else iter(())
+def _objects(
+    holder: Mapping[str, Any], key: str, at: str, refused: list[tuple[str, str, str]]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The entries of an object inside another that are objects; what is none is refused."""
+    value = holder.get(key)
+    if not isinstance(value, dict):
+        if value is not None:
+            refused.append((at, key, f"{type(value).__name__}; expected an object"))
+        return
+    for name, inner in value.items():
+        if isinstance(inner, dict):
+            yield name, inner
+        else:
+            refused.append((at, f"{key}.{name}", f"{type(inner).__name__}; expected an object"))
+
+
+def _entries(case: Mapping[str, Any], at: str, refused: list[tuple[str, str, str]]) -> Iterator[Mapping[str, Any]]:
+    runs = case.get("runs", [])
+    if not isinstance(runs, list):
+        refused.append((at, "runs", f"{type(runs).__name__}; expected a list"))
+        return
+    for i, run in enumerate(runs):
+        if isinstance(run, dict):
+            yield run
+        else:
+            refused.append((at, f"runs[{i}]", f"{type(run).__name__}; expected an object"))
+
+
+def _displaced(runs: pl.DataFrame) -> list[tuple[str, str, str]]:
+    """Runs that give way to a later one of their case with the same id and other content."""
+    last = pl.struct(RUN).is_last_distinct()
+    other = pl.col("content_hash") != pl.col("content_hash").last().over(RUN)
+    lost = runs.filter(~last & other).select(at=pl.concat_str(*CASE, separator="/"))
+    return [(at, "run_id", "a later run of the case has this id; that one counts") for at in lost["at"].to_list()]
 
 
 def ledger_document(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 def signature(pack: Pack) -> pl.Expr:
     """What a run says, as one text."""
-    parts = [_text(c) for c in pack.data("operations")["drift"]["signature"]]
+    as_written = bool(pack.settings.get("compatible"))
+    parts = [_text(c, as_written=as_written) for c in pack.data("operations")["drift"]["signature"]]
     return pl.concat_str(parts, separator="\x1f")
 
 
@@ -30,8 +31,9 @@ def score_text() -> pl.Expr:
     return pl.coalesce(written, pl.col("official_score").cast(pl.String))
 
 
-def _text(column: str) -> pl.Expr:
-    return (score_text() if column == "official_score" else pl.col(column)).fill_null("")
+def _text(column: str, *, as_written: bool) -> pl.Expr:
+    told = score_text() if as_written and column == "official_score" else pl.col(column).cast(pl.String)
+    return told.fill_null("")
 
 
 def history_runs(history: Iterable[Any], pack: Pack) -> pl.DataFrame:
@@ -66,9 +68,10 @@ def drift(
     says = signature(pack)
     ids = runs.get_column("run_id").drop_nulls().unique().implode()
     known = runs.select(says.alias("s")).get_column("s").unique().implode()
-    held = ended.select(
-        (pl.col("run_id").is_in(ids).fill_null(value=False) | says.is_in(known)).alias("held")
-    ).get_column("held")
+    held = pl.col("run_id").is_in(ids).fill_null(value=False) | says.is_in(known)
+    if spec.get("by_content"):
+        contents = runs.get_column("content_hash").drop_nulls().unique().implode()
+        held |= pl.col("content_hash").is_in(contents).fill_null(value=False)
     missing = ended.filter(~held)
     command = spec["command"].format(ledger=ledger)
     shown = missing.head(limit).select(

@@ -10,13 +10,20 @@ from expcomp.errors import UsageError
 from expcomp.ledger.cases import CASE, active, in_order, terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 ESTIMATORS = ("mean_of_case_means", "latest", "best_of_n")
+COLUMNS = (
+    *("estimator", "value", "value_missing_as_zero", "lower_bound", "upper_bound", "scale", "cases", "cases_scored"),
+    *("runs", "runs_scored", "runs_infra", "runs_unscored", "runs_per_case", "max_runs_per_case"),
+)
 
 
 def estimate(runs: pl.DataFrame, estimator: str, *, by: Sequence[str] = ("filed_benchmark", "arm_id")) -> pl.DataFrame:
-    """The score by group under a named estimator, with its denominators.
+    """The score by group under a named estimator, under three policies for runs without a counted score, with its denominators.
+
+    Scores are means of `score_norm` where each counted run of a group has one (`scale` is `0..1`), and of the scores as they are
+    where none has (`raw`). Where some have and some have not (`mixed`), there is no unit to average in, and no value.
 
     Args:
         runs: Runs of a ledger; archived ones and such that have not ended are left out.
@@ -25,35 +32,60 @@ def estimate(runs: pl.DataFrame, estimator: str, *, by: Sequence[str] = ("filed_
         by: Columns of a group; cases are averaged within it.
 
     Returns:
-        One row a group: `estimator`, `value` (mean over the cases with a score), `value_missing_as_zero` (over all cases), `cases`,
-        `cases_scored`, `runs`, `runs_scored`, `runs_infra`, `runs_per_case` (mean) and `max_runs_per_case`.
+        One row a group: `estimator`; `value` over the counted scores alone (runs without one are excluded);
+        `value_missing_as_zero`, where each run without one stands as 0 (counted as fail); `lower_bound` and `upper_bound`, where each
+        stands as the worst and the best of the scale, null on a `raw` one; `cases`, `cases_scored`; `runs` = `runs_scored` +
+        `runs_infra` (not the agent's failure) + `runs_unscored` (neither); `runs_per_case` (mean), `max_runs_per_case`; `scale`.
 
     Raises:
         UsageError: An unknown estimator.
     """
     if estimator not in ESTIMATORS:
         raise UsageError(f"unknown estimator {estimator!r}; known are {', '.join(ESTIMATORS)}")
+    of: Callable[[pl.Expr], pl.Expr] = {
+        "mean_of_case_means": pl.Expr.mean,
+        "latest": pl.Expr.last,
+        "best_of_n": pl.Expr.max,
+    }[estimator]
     keys = list(dict.fromkeys((*by, *CASE)))
-    score = pl.col("countable_score").drop_nulls()
-    value = {"mean_of_case_means": score.mean(), "latest": score.last(), "best_of_n": score.max()}[estimator]
-    live = in_order(runs.filter(active(), terminal()), ("run_at", "recorded_at", "run_id"))
+    raw = pl.col("countable_score")
+    norm = pl.when(raw.is_not_null()).then("score_norm") if "score_norm" in runs.columns else pl.lit(None, pl.Float64)
+    live = in_order(runs.filter(active(), terminal()), ("run_at", "recorded_at", "run_id")).with_columns(_norm=norm)
     cases = live.group_by(keys, maintain_order=True).agg(
-        value.alias("value"),
+        *(of(c.drop_nulls()).alias(n) for n, c in (("raw", raw), ("norm", pl.col("_norm")))),
+        *(of(c.fill_null(0.0)).alias(n) for n, c in (("raw_low", raw), ("norm_low", pl.col("_norm")))),
+        of(pl.col("_norm").fill_null(1.0)).alias("norm_high"),
         runs=pl.len().cast(pl.Int64),
-        runs_scored=score.len().cast(pl.Int64),
-        runs_infra=pl.col("infra").sum().cast(pl.Int64),
+        runs_scored=raw.count().cast(pl.Int64),
+        runs_normed=pl.col("_norm").count().cast(pl.Int64),
+        runs_infra=(pl.col("infra").fill_null(value=False) & raw.is_null()).sum().cast(pl.Int64),
     )
+    whole, none = (pl.col("runs_normed").sum() == n for n in (pl.col("runs_scored").sum(), 0))
     return (
         cases.group_by(by, maintain_order=True)
         .agg(
+            pl.when(whole)
+            .then(pl.lit("0..1"))
+            .when(none)
+            .then(pl.lit("raw"))
+            .otherwise(pl.lit("mixed"))
+            .alias("scale"),
             pl.lit(estimator).alias("estimator"),
-            pl.col("value").mean().alias("value"),
-            (pl.col("value").sum() / pl.len()).alias("value_missing_as_zero"),
+            pl.when(whole).then(pl.col("norm").mean()).when(none).then(pl.col("raw").mean()).alias("value"),
+            pl.when(whole)
+            .then(pl.col("norm_low").mean())
+            .when(none)
+            .then(pl.col("raw_low").mean())
+            .alias("value_missing_as_zero"),
+            pl.when(whole).then(pl.col("norm_low").mean()).alias("lower_bound"),
+            pl.when(whole).then(pl.col("norm_high").mean()).alias("upper_bound"),
             pl.len().cast(pl.Int64).alias("cases"),
-            pl.col("value").is_not_null().sum().cast(pl.Int64).alias("cases_scored"),
+            pl.col("raw").is_not_null().sum().cast(pl.Int64).alias("cases_scored"),
             pl.col("runs", "runs_scored", "runs_infra").sum(),
             pl.col("runs").mean().alias("runs_per_case"),
             pl.col("runs").max().alias("max_runs_per_case"),
         )
+        .with_columns(runs_unscored=pl.col("runs") - pl.col("runs_scored") - pl.col("runs_infra"))
+        .select(*by, *COLUMNS)
         .sort(by)
     )

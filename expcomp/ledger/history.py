@@ -4,29 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-_COUNTS = (
-    "inserted",
-    "updated",
-    "identical",
-    "conflicting",
-    "refused",
-    "appended",
-    "replaced",
-    "filled",
-    "skipped",
-    "archived",
-    "restored",
-)
-_NOTE = pl.Struct({"action": pl.String, "reason": pl.String, **dict.fromkeys(_COUNTS, pl.Int64)})
-SCHEMA = pl.Schema(
-    {
-        "version": pl.Int64(),
-        "committed_at": pl.Datetime("us", "UTC"),
-        "action": pl.String(),
-        "reason": pl.String(),
-        **{name: pl.Int64() for name in _COUNTS},
-    }
-)
+from expcomp.tables.ledger_views import ACTIONS, HISTORY
+
+_NOTE = pl.Struct({"action": pl.String, "reason": pl.String, **dict.fromkeys(ACTIONS, pl.Int64)})
 _BY_ENGINE = {"CREATE TABLE": "create", "ADD COLUMN": "add columns"}
 
 
@@ -36,4 +16,5 @@ def history_frame(commits: pl.DataFrame) -> pl.DataFrame:
         "version", "committed_at", "operation", pl.col("note").str.json_decode(_NOTE).alias("said")
     ).unnest("said")
     native = pl.col("operation").replace_strict(_BY_ENGINE, default=pl.col("operation"), return_dtype=pl.String)
-    return said.with_columns(action=pl.coalesce("action", native)).select(SCHEMA.names()).cast(dict(SCHEMA))  # type: ignore[arg-type]
+    told = said.with_columns(action=pl.coalesce("action", native))
+    return told.select(list(HISTORY.columns)).cast(HISTORY.schema)

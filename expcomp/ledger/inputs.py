@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from expcomp.errors import UsageError
 from expcomp.ledger.identity import content_hash
 from expcomp.tables._spec import UTC
 from expcomp.tables.core import ATTEMPTS
 from expcomp.tables.ledger import RUNS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
 PROFILE = "default"
@@ -28,7 +30,7 @@ _ROUNDING = 1e-9
 
 
 class Inputs(NamedTuple):
-    """Runs, and the records that were refused: `record` (0-based), `name`, `field`, `reason`.
+    """Runs, and the records that were refused: `record` (0-based), `name`, `field`, `reason`, `file` (null from memory).
 
     `stored` are runs of a ledger, not records of runs: they are taken as they are, by their keys; `about` goes with them.
     """
@@ -39,7 +41,7 @@ class Inputs(NamedTuple):
     about: Mapping[str, Any] = {}
 
 
-REFUSED = {"record": pl.Int64, "name": pl.String, "field": pl.String, "reason": pl.String}
+REFUSED = {"record": pl.Int64, "name": pl.String, "field": pl.String, "reason": pl.String, "file": pl.String}
 
 
 def from_attempts(
@@ -77,9 +79,31 @@ def from_attempts(
 def _whole(attempts: pl.DataFrame) -> pl.DataFrame:
     """The columns that are read; what a caller's frame does not have is null."""
     names = {**ATTEMPTS.schema, "source_format": pl.String()}
+    check_types(attempts, names)
     return attempts.select(
         pl.col(n) if n in attempts.columns else pl.lit(None, dtype).alias(n) for n, dtype in names.items()
     )
+
+
+def check_types(frame: pl.DataFrame, wanted: Mapping[str, pl.DataType]) -> None:
+    """Refuse a column that holds another kind of value than a table has there.
+
+    Raises:
+        UsageError: Naming the column and both types.
+    """
+    for name, dtype in wanted.items():
+        given = frame.schema.get(name, pl.Null())
+        if given != pl.Null and _kind(given) != _kind(dtype):
+            msg = f"the column {name} has type {given}; expected {dtype}"
+            raise UsageError(msg)
+
+
+def _kind(dtype: pl.DataType) -> str:
+    if dtype.is_numeric():
+        return "number"
+    if isinstance(dtype, pl.String | pl.Enum | pl.Categorical):
+        return "text"
+    return "time" if isinstance(dtype, pl.Date | pl.Datetime) else type(dtype).__name__
 
 
 def _with_tasks(table: pl.DataFrame, tasks: pl.DataFrame | None, named: str | None) -> pl.DataFrame:
@@ -111,6 +135,7 @@ def _runs(table: pl.DataFrame, arm: str | None, group: str | None) -> pl.DataFra
         _native=pl.when(pl.col("trial_source").cast(pl.String) == "native").then(pl.col("trial").cast(pl.Int64)),
     )
     table = table.with_columns(_passed=pl.when(usable).then("passed"), _content=content_hash(_CONTENT))
+    table = _bare_verdicts(table)
     table = table.with_columns(_classes(rules))
     values: dict[str, pl.Expr] = {
         "filed_benchmark": pl.col("_benchmark"),
@@ -157,6 +182,14 @@ def _runs(table: pl.DataFrame, arm: str | None, group: str | None) -> pl.DataFra
     return conform(table.select(*(e.alias(n) for n, e in values.items()), *same))
 
 
+def _bare_verdicts(table: pl.DataFrame) -> pl.DataFrame:
+    """A verdict without a number stands for an end of the scale 0 to 1, as it does in a record."""
+    bare = pl.col("score").is_null() & pl.col("_passed").is_not_null()
+    ends = {"score": pl.col("_passed").cast(pl.Float64), "score_min": pl.lit(0.0), "score_max": pl.lit(1.0)}
+    ends |= {"_score": ends["score"], "score_norm": ends["score"]}
+    return table.with_columns(pl.when(bare).then(e).otherwise(n).alias(n) for n, e in ends.items())
+
+
 def _classes(rules: Mapping[str, Any]) -> list[pl.Expr]:
     """Status, class, scope and the rule that gave them."""
     status = {r["status"]: r for r in rules["status"]}
@@ -166,35 +199,40 @@ def _classes(rules: Mapping[str, Any]) -> list[pl.Expr]:
 
     infra = pl.col("status").is_in([s for s, r in status.items() if r.get("infra")])
     own = pl.col("_issue").is_null() & pl.col("_score").is_null() & pl.col("_passed").is_null()
-    full = pl.col("_score") >= pl.coalesce("score_max", pl.lit(1.0)) - _ROUNDING
-    good = pl.coalesce("_passed", full).fill_null(value=False)
+    verdict = pl.coalesce("_passed", pl.col("_score") >= pl.col("score_max") - _ROUNDING)
     ended = pl.col("status").is_in(["completed", "unknown"])
+    unjudged = pl.col("_score").is_not_null() & verdict.is_null() & ended
 
-    def pick(passed: str, unusable: str, unscored: str, otherwise: pl.Expr) -> pl.Expr:
+    def pick(words: Sequence[str], otherwise: pl.Expr) -> pl.Expr:
+        passed, unusable, unscored, unknown = words
         return (
-            pl.when(good)
+            pl.when(verdict.fill_null(value=False))
             .then(pl.lit(passed))
             .when(pl.col("_issue").is_not_null() & ~infra)
             .then(pl.lit(unusable))
             .when(own & ended)
             .then(pl.lit(unscored))
+            .when(unjudged)
+            .then(pl.lit(unknown))
             .otherwise(otherwise)
         )
 
-    scope = pick("passed", rules["unusable"]["scope"], rules["unscored"]["scope"], of("scope"))
+    special = [rules[name] for name in ("unusable", "unscored", "unjudged")]
+    ids = [f"attempt/{name}" for name in ("passed", "unusable", "unscored", "unjudged")]
+    scope = pick(["passed", *(s["scope"] for s in special)], of("scope"))
     return [
         of("run_status").alias("run_status"),
-        pick("none", rules["unusable"]["class"], rules["unscored"]["class"], of("class")).alias("_class"),
+        pick(["none", *(s["class"] for s in special)], of("class")).alias("_class"),
         scope.alias("_scope"),
-        pick("attempt/passed", "attempt/unusable", "attempt/unscored", pl.lit("attempt/") + pl.col("status")).alias(
-            "_rule"
-        ),
+        pick(ids, pl.lit("attempt/") + pl.col("status")).alias("_rule"),
         scope.is_in(["runner_or_setup", "verifier_or_infra", "score_missing"]).alias("_infra"),
     ]
 
 
 def conform(frame: pl.DataFrame) -> pl.DataFrame:
     """A frame with all columns of the table of runs, in order; those it does not have are null, the key is yet to come."""
+    if not frame.width:
+        return RUNS.empty()  # a select of literals alone would make a row
     have = frame.schema
     return frame.select(pl.col(n).cast(t) if n in have else pl.lit(None, t).alias(n) for n, t in RUNS.schema.items())
 
@@ -215,6 +253,7 @@ def _refusals(frame: pl.DataFrame, why: str, name: str) -> pl.DataFrame:
         pl.col(name).alias("name"),
         parts.struct.field("field_0").alias("field"),
         parts.struct.field("field_1").alias("reason"),
+        pl.lit(None, dtype=pl.String).alias("file"),
     ).cast(REFUSED)  # type: ignore[arg-type]
 
 

@@ -46,7 +46,7 @@ def from_results(
     found = {**_object(document.get("samples")), **samples}
     common = _common(document, arm, group)
     rows: defaultdict[str, list[Any]] = defaultdict(list)
-    refused: list[tuple[int, str | None, str, str]] = []
+    refused: list[tuple[int, str | None, str, str, None]] = []
     number = -1
     for task, records in found.items():
         facts = _task(document, task)
@@ -54,7 +54,7 @@ def from_results(
             number += 1
             why = _refused(sample)
             if why is not None:
-                refused.append((number, task, *why))
+                refused.append((number, task, *why, None))
                 continue
             for name, value in {**common, **facts, **_sample(sample, task, common["_at"])}.items():
                 rows[name].append(value)

@@ -23,7 +23,7 @@ from expcomp.ledger.identity import with_keys
 from expcomp.ledger.inputs import REFUSED, Inputs, stamped
 from expcomp.ledger.pack import Pack, read_pack
 from expcomp.ledger.recompute import recompute
-from expcomp.ledger.views import cases_of, instant, narrow, roled
+from expcomp.ledger.views import between, cases_of, instant, narrow, roled
 from expcomp.tables.ledger import RUNS
 
 if TYPE_CHECKING:
@@ -96,6 +96,11 @@ class Ledger:
         return roled(found, self.roles)
 
     @property
+    def stored(self) -> pl.LazyFrame:
+        """All runs as they were written, nothing derived again."""
+        return self._read(self._snapshot())
+
+    @property
     def cases(self) -> pl.LazyFrame:
         """One row a case: runs, and of those that are active how many are scored, passed, infrastructure, and by how many arms."""
         return cases_of(self.runs)
@@ -107,10 +112,28 @@ class Ledger:
 
         return decide(self.runs.collect(), self.pack).lazy()
 
+    def decide(self, baseline: str, treatment: str) -> pl.DataFrame:
+        """One row a case with its decision between two named arms, whatever roles arms have; other arms are left out."""
+        from expcomp.ledger.decide import decide
+
+        return decide(between(self.runs, baseline, treatment).collect(), self.pack)
+
+    @property
+    def backlog(self) -> pl.LazyFrame:
+        """One row a benchmark and repair class, the most urgent first: what it blocks, what it would unlock."""
+        from expcomp.ledger.backlog import backlog_of
+
+        return backlog_of(self.runs, self.pack).lazy()
+
     @property
     def history(self) -> pl.LazyFrame:
         """One row a commit, newest first: version, time, action and counts."""
         return history_frame(self._table.history()).lazy()
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """What the last document that was added said of itself: `updated_at`, `benchmarks`, `header`; empty without one."""
+        return head_of(self._table.history(), self.version)
 
     def document(self, *, derived: bool = True) -> dict[str, Any]:
         """The ledger as the ancestor's document, with the head of the last document that was added.
@@ -118,16 +141,27 @@ class Ledger:
         Args:
             derived: What rules derive is derived again; else the runs are told as they were written.
         """
-        about = head_of(self._table.history(), self.version)
+        about = self.head
         given = {k: about[k] for k in ("updated_at", "benchmarks", "header") if about.get(k) is not None}
-        runs = self.runs if derived else self._read(self._snapshot())
+        runs = self.runs if derived else self.stored
         return ledger_document(runs.collect(), self.pack, **given)
 
     def estimate(self, estimator: str, *, by: Sequence[str] = ("filed_benchmark", "arm_id")) -> pl.DataFrame:
         """The score by group under a named estimator, with its denominators; see `expcomp.ledger.estimates`."""
         from expcomp.ledger.estimates import estimate
 
-        read = (*by, *CASE, "countable_score", "infra", "archive_state", "status", "run_at", "recorded_at", "run_id")
+        read = (
+            *by,
+            *CASE,
+            "countable_score",
+            "score_norm",
+            "infra",
+            "archive_state",
+            "status",
+            "run_at",
+            "recorded_at",
+            "run_id",
+        )
         return estimate(self.runs.select(list(dict.fromkeys(read))).collect(), estimator, by=by)
 
     def at(self, version: int) -> Ledger:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from expcomp.errors import SourceError, UsageError
-from expcomp.io.record_files import LINES, beside, not_finite, read_records
-from expcomp.ledger.inputs import PROFILE, REFUSED, Inputs, conform, from_attempts
+from expcomp.io.record_files import LINES, beside, kind_of_file, not_finite, read_records
+from expcomp.ledger.adding import checked
+from expcomp.ledger.folders import DOCUMENT, runs_inside
+from expcomp.ledger.inputs import PROFILE, REFUSED, Inputs, check_types, conform, from_attempts
 from expcomp.ledger.lm_eval import from_results, is_results
 from expcomp.ledger.pack import Pack, read_pack
 from expcomp.ledger.recompute import recompute
 from expcomp.ledger.written import score_of_record, with_whole_scores
 from expcomp.sources.traceset import TraceSet
+from expcomp.tables.ledger import RUNS
 
 if TYPE_CHECKING:
     from datetime import datetime
 
 ANCESTOR = "loopx"
-_DOCUMENT = "benchmark_run_ledger_v0"
+_RECORDS = ("benchmark_run_v0", "terminal_bench_post_launch_materialization_v0")
 _EXPECTED = "expected a TraceSet, a frame of attempts or runs, records, or paths"
 
 
@@ -34,6 +37,8 @@ def take(
         SourceError: A file cannot be read.
         UsageError: It is none of these.
     """
+    if isinstance(what, Inputs):
+        return what  # taken before, as when the ledger was yet to be made
     named = {"arm": arm, "group": group}
     given = _take(what, pack, benchmark, named, at)
     if given.stored:
@@ -65,6 +70,7 @@ def _take(what: Any, pack: Pack, benchmark: str | None, named: Mapping[str, Any]
 
 def _frame(frame: pl.DataFrame, benchmark: str | None, named: Mapping[str, Any]) -> Inputs:
     if "filed_case" in frame.columns:
+        check_types(frame, RUNS.schema)
         runs = conform(frame)
         said = {"arm_id": named["arm"], "run_group_id": named["group"]}
         runs = runs.with_columns(pl.lit(v).alias(c) for c, v in said.items() if v)
@@ -79,34 +85,80 @@ def _frame(frame: pl.DataFrame, benchmark: str | None, named: Mapping[str, Any])
 def _path(path: Path, pack: Pack, benchmark: str | None, named: Mapping[str, Any], at: str | datetime) -> Inputs:
     if not path.exists():
         raise SourceError(f"{path} does not exist")
-    if path.is_file() and path.suffix.lower() in (".json", *LINES):
+    if not (path.is_file() or path.is_dir()):
+        raise SourceError(f"{path} is no file and no folder; not read")  # a pipe would block for ever
+    strange = None
+    if path.is_dir():
+        inside = runs_inside(path, _schemas(pack))
+        if inside.files:
+            parts = [_path(p, pack, benchmark, named, at) for p in inside.files]
+            return _joined([*parts, Inputs(conform(pl.DataFrame()), inside.passed)])
+    elif kind_of_file(path) in (".json", *LINES):
         found = read_records(path)
         if is_results(found):
-            return from_results(found, _samples(path, found), **named)
-        if isinstance(found, dict) and found.get("schema_version") == _DOCUMENT:
-            return _document(found, pack)
+            return _filed(from_results(found, _samples(path, found), **named), path, pack)
+        if isinstance(found, dict) and found.get("schema_version") == DOCUMENT:
+            return _document(found, path, pack)
         records = found if isinstance(found, list) else [found]
-        if records and all(_is_record(r, pack) for r in records):
-            return _records(records, pack, named, at)
+        if any(_is_record(r, pack) for r in records):
+            return _filed(_records(records, pack, named, at, _schemas(pack)), path, pack)
+        strange = next((r["schema_version"] for r in records if isinstance(r, dict) and "schema_version" in r), None)
     from expcomp.sources.load import read_traces
 
-    ts = read_traces(path)
-    return from_attempts(_collected(ts["attempts"]), _collected(ts["tasks"]), benchmark=benchmark, **named)
+    try:
+        ts = read_traces(path)
+    except SourceError as error:
+        if strange is None:
+            raise
+        known = ", ".join((*_schemas(pack), DOCUMENT))
+        raise SourceError(f"{path}: schema_version is {strange!r}; a ledger takes {known}, or traces") from error
+    given = from_attempts(_collected(ts["attempts"]), _collected(ts["tasks"]), benchmark=benchmark, **named)
+    unread = Inputs(given.runs.clear(), _unread(_collected(ts["diagnostics"]), path))
+    return _joined([_filed(given, path, pack), unread])
 
 
-def _document(document: Mapping[str, Any], pack: Pack) -> Inputs:
+def _filed(given: Inputs, path: Path, pack: Pack) -> Inputs:
+    """What a file gave, with its name in what was refused; a run that breaks a rule is refused here, where its record is known."""
+    if pack.profile != PROFILE:
+        return given._replace(refused=given.refused.with_columns(file=pl.lit(str(path))))
+    runs, broken = checked(given.runs, stored=given.stored)
+    every = pl.int_range(given.runs.height + given.refused.height, eager=True)
+    taken = every.filter(~every.is_in(given.refused["record"].implode()))
+    broken = broken.with_columns(record=taken.gather(broken["record"]))
+    refused = pl.concat([given.refused, broken]).sort("record", maintain_order=True)
+    return Inputs(runs, refused.with_columns(file=pl.lit(str(path))))
+
+
+def _unread(diagnostics: pl.DataFrame, path: Path) -> pl.DataFrame:
+    """Errors of a load as refusals: what could not be read is no run."""
+    where = pl.concat_str(pl.lit(str(path)), "source_uri", separator=": ", ignore_nulls=True)
+    return diagnostics.filter(pl.col("severity") == "error").select(
+        record=pl.col("source_pos").cast(pl.Int64),
+        name="attempt_id",
+        field=pl.coalesce("field", "code"),
+        reason="detail",
+        file=where,
+    )
+
+
+def _document(document: Mapping[str, Any], path: Path, pack: Pack) -> Inputs:
     """The runs of the ancestor's ledger, whatever the profile: the ancestor's own rules read it."""
     from expcomp.ledger.document import read_ledger_document
 
     compatible = bool(pack.settings.get("compatible"))
     found = read_ledger_document(document, pack if compatible else read_pack(ANCESTOR), as_written=compatible)
     about = {"updated_at": found.updated_at, "benchmarks": list(found.benchmarks), "header": dict(found.header)}
-    return Inputs(found.runs, pl.DataFrame(schema=REFUSED), stored=True, about=about)
+    refused = [(None, *why, str(path)) for why in found.refused]
+    return Inputs(found.runs, pl.DataFrame(refused, schema=REFUSED, orient="row"), stored=True, about=about)
+
+
+def _schemas(pack: Pack) -> Sequence[str]:
+    found: Sequence[str] = pack.settings.get("record_schemas", _RECORDS)
+    return found
 
 
 def _is_record(record: Any, pack: Pack) -> bool:
-    schemas = pack.settings.get("record_schemas", ("benchmark_run_v0", "terminal_bench_post_launch_materialization_v0"))
-    return isinstance(record, dict) and record.get("schema_version") in schemas
+    return isinstance(record, dict) and record.get("schema_version") in _schemas(pack)
 
 
 def _samples(path: Path, document: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -125,19 +177,36 @@ def _samples(path: Path, document: Mapping[str, Any]) -> dict[str, list[Any]]:
     return found
 
 
-def _records(records: list[Any], pack: Pack, named: Mapping[str, Any], at: str | datetime) -> Inputs:
+def _why_not(record: Any, schemas: Sequence[str] | None) -> tuple[str, str] | None:
+    """Field and reason for which a record is not taken."""
+    if not isinstance(record, Mapping):
+        return "", f"{type(record).__name__} is no record"
+    said = record.get("schema_version")
+    if schemas is not None and said not in schemas:
+        return "schema_version", f"{said!r}; expected {' or '.join(schemas)}"
+    try:
+        bad = not_finite(dict(record))
+    except RecursionError:
+        return "", "nested too deep"
+    return None if bad is None else (bad, "not a finite number")
+
+
+def _records(
+    records: list[Any],
+    pack: Pack,
+    named: Mapping[str, Any],
+    at: str | datetime,
+    schemas: Sequence[str] | None = None,
+) -> Inputs:
     refused = []
     kept = []
     for number, record in enumerate(records):
-        why = ("", f"{type(record).__name__} is no record") if not isinstance(record, Mapping) else None
-        bad = None if why else not_finite(dict(record))
-        if bad is not None:
-            why = (bad, "not a finite number")
+        why = _why_not(record, schemas)
         if why is None:
             kept.append(record)
         else:
             name = record.get("case_id") if isinstance(record, Mapping) else None
-            refused.append((number, None if name is None else str(name), *why))
+            refused.append((number, None if name is None else str(name), *why, None))
     from expcomp.ledger.entries import entries
 
     runs = entries(kept, pack, arm=named["arm"], group=named["group"], recorded_at=at)
@@ -148,7 +217,18 @@ def _records(records: list[Any], pack: Pack, named: Mapping[str, Any], at: str |
 
 
 def _joined(parts: list[Inputs]) -> Inputs:
-    return Inputs(pl.concat([p.runs for p in parts]), pl.concat([p.refused for p in parts]))
+    """The runs of several files as one batch.
+
+    Raises:
+        UsageError: Ledger documents among other files: those are put in as they are, the others by the rules.
+    """
+    full = [p for p in parts if p.stored or p.runs.height]
+    if len({p.stored for p in full}) > 1:
+        raise UsageError("ledger documents and run records cannot be added in one call; add them one after the other")
+    refused = pl.concat([p.refused for p in parts])
+    if not full:
+        return parts[0]._replace(refused=refused)
+    return full[-1]._replace(runs=pl.concat([p.runs for p in full]), refused=refused)
 
 
 def _collected(frame: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:

@@ -22,12 +22,12 @@ def cases_of(runs: pl.LazyFrame) -> pl.LazyFrame:
     return (
         runs.group_by(CASE, maintain_order=True)
         .agg(
-            pl.len().alias("runs"),
-            live.sum().alias("active"),
-            pl.col("arm_id").filter(live).n_unique().alias("arms"),
-            (live & pl.col("score").is_not_null()).sum().alias("scored"),
-            (live & pl.col("passed").fill_null(value=False)).sum().alias("passed"),
-            (live & pl.col("infra").fill_null(value=False)).sum().alias("infra"),
+            pl.len().cast(pl.Int64).alias("runs"),
+            live.sum().cast(pl.Int64).alias("active"),
+            pl.col("arm_id").filter(live).n_unique().cast(pl.Int64).alias("arms"),
+            (live & pl.col("score").is_not_null()).sum().cast(pl.Int64).alias("scored"),
+            (live & pl.col("passed").fill_null(value=False)).sum().cast(pl.Int64).alias("passed"),
+            (live & pl.col("infra").fill_null(value=False)).sum().cast(pl.Int64).alias("infra"),
             pl.col("score_norm").filter(live).mean().alias("mean_score_norm"),
             pl.col("run_at").filter(live).max().alias("latest_run_at"),
         )
@@ -47,6 +47,19 @@ def roled(runs: pl.LazyFrame, roles: Mapping[str, str]) -> pl.LazyFrame:
         is_baseline=(role == "baseline").fill_null(value=False),
         is_treatment=(role == "treatment").fill_null(value=False),
     )
+
+
+def between(runs: pl.LazyFrame, baseline: str, treatment: str) -> pl.LazyFrame:
+    """The runs of two arms, in the roles they are named for.
+
+    Raises:
+        UsageError: One arm for both.
+    """
+    if baseline == treatment:
+        msg = f"baseline and treatment are both {baseline!r}; expected two arms"
+        raise UsageError(msg)
+    pair = {baseline: "baseline", treatment: "treatment"}
+    return roled(runs.filter(pl.col("arm_id").is_in(list(pair))), pair)
 
 
 def narrow(runs: pl.LazyFrame, which: Filter) -> pl.DataFrame:

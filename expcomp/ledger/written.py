@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 KEY = "official_score"
+_WIDE = 1 << 63  # a larger integer has no exact place in JSON as other programs read it
 
 
 def score_of_record(record: Mapping[str, Any]) -> Any:
@@ -27,7 +28,7 @@ def with_whole_scores(runs: pl.DataFrame, scores: Sequence[Any]) -> pl.DataFrame
         runs: Runs made from records or documents.
         scores: What each record or document gives as score.
     """
-    at = [i for i, s in enumerate(scores) if type(s) is int]
+    at = [i for i, s in enumerate(scores) if type(s) is int and abs(s) < _WIDE]
     if not at:
         return runs
     held = runs.get_column("extra")

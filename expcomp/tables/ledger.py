@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from expcomp.tables._spec import Table, finite, flag, integer, json, not_negative, real, text, texts, time
+from expcomp.tables.ledger_views import LEDGER_VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -203,4 +204,4 @@ RUNS = Table(
     },
     keys=("filed_benchmark", "filed_case", "run_key"),
 )
-LEDGER_TABLES = {RUNS.name: RUNS}
+LEDGER_TABLES = {RUNS.name: RUNS, **LEDGER_VIEWS}

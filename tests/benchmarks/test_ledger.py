@@ -1,7 +1,8 @@
-"""A ledger under load: batches, a million runs, many writers. Prints figures, asserts no time.
+"""A ledger under load: batches, a million runs, decisions beside DuckDB, many writers. Prints figures, asserts no time.
 
 Run with `python -m pytest tests/benchmarks/test_ledger.py -m benchmark -s`. EXPCOMP_BENCH_RUNS is the large number of runs,
-EXPCOMP_BENCH_WRITERS and EXPCOMP_BENCH_EACH the processes that write at once and the runs each adds one by one.
+EXPCOMP_BENCH_WRITERS and EXPCOMP_BENCH_EACH the processes that write at once and the runs each adds one by one. Each figure is
+CPU time of the process over all its threads, then wall time: on a machine others use, the first is the one to compare.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from expcomp.ledger.decide import decide
+from expcomp.ledger.pack import read_pack
 from expcomp.ledger.store import Ledger
 from tests.faults.ledger_processes import lost
 from tests.helpers import environment
@@ -26,17 +29,19 @@ from tests.ledger.attempts import many
 RUNS = int(os.environ.get("EXPCOMP_BENCH_RUNS", "1000000"))
 WRITERS = int(os.environ.get("EXPCOMP_BENCH_WRITERS", "8"))
 EACH = int(os.environ.get("EXPCOMP_BENCH_EACH", "200"))
+DECIDED = int(os.environ.get("EXPCOMP_BENCH_DECIDED", "300000"))
 ROLES = {"control": "baseline", "new": "treatment"}
 
 pytestmark = pytest.mark.benchmark
 
 
 @contextmanager
-def timed(what: str) -> Iterator[None]:
-    begun = time.perf_counter()
-    yield
+def timed(what: str) -> Iterator[list[float]]:
+    begun, spent, told = time.perf_counter(), time.process_time(), [0.0]
+    yield told
+    told[0], wall = time.process_time() - spent, time.perf_counter() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"{what}: {time.perf_counter() - begun:.2f} s, peak {peak:.2f} GB")
+    print(f"{what}: {told[0]:.2f} s of CPU, {wall:.2f} s, peak {peak:.2f} GB")
 
 
 def test_ten_thousand_runs_in_one_batch(tmp_path: Path) -> None:
@@ -50,7 +55,8 @@ def test_ten_thousand_runs_in_one_batch(tmp_path: Path) -> None:
 
 # In a process of its own, so that the peak is that of the ledger.
 LARGE = """
-import sys, time
+import sys
+from expcomp.ledger.aggregate import aggregate
 from expcomp.ledger.store import Ledger
 from tests.benchmarks.test_ledger import ROLES, RUNS, timed
 from tests.ledger.attempts import many
@@ -67,6 +73,8 @@ with timed("decide"):
     assert ledger.decisions.collect().height == max(1, RUNS // 100)
 with timed("estimate"):
     ledger.estimate("mean_of_case_means")
+with timed("aggregate: the run that stands for each case"):
+    assert aggregate(ledger.runs.collect(), ledger.pack, "bench").cases.height == max(1, RUNS // 100)
 with timed("one run more"):
     ledger.add(many(1, seed=1))
 with timed("10,000 runs more, of cases that are there"):
@@ -81,6 +89,53 @@ def test_a_million_runs(tmp_path: Path) -> None:
     begun = time.perf_counter()
     subprocess.run(command, check=True, env=environment())
     print(f"all of it: {time.perf_counter() - begun:.1f} s")
+
+
+# What `decide` starts from, and nothing after it: groups by case, the last run of each role, the facts of those runs.
+DUCKDB = """
+with cases as (
+  select filed_benchmark, filed_case, count(*) as run_count,
+    count(*) filter (archive_state is distinct from 'archived') as active_run_count,
+    avg(score_norm) filter (is_baseline and countable_score is not null) as baseline_mean,
+    avg(score_norm) filter (is_treatment and countable_score is not null) as treatment_mean,
+    arg_max(run_key, (run_at, recorded_at, run_id)) filter (archive_state is distinct from 'archived') as latest,
+    arg_max(run_key, (run_at, recorded_at, run_id)) filter (is_baseline and archive_state is distinct from 'archived') as b,
+    arg_max(run_key, (run_at, recorded_at, run_id)) filter (is_treatment and archive_state is distinct from 'archived') as t
+  from runs group by all
+)
+select c.*, {facts}, l.run_id as latest_run_id, t.official_score - b.official_score as delta
+from cases c
+left join runs b on b.filed_benchmark = c.filed_benchmark and b.filed_case = c.filed_case and b.run_key = c.b
+left join runs t on t.filed_benchmark = c.filed_benchmark and t.filed_case = c.filed_case and t.run_key = c.t
+left join runs l on l.filed_benchmark = c.filed_benchmark and l.filed_case = c.filed_case and l.run_key = c.latest
+order by c.filed_benchmark, c.filed_case
+"""
+FACTS = (
+    "run_id failure_scope official_score official_passed repair_priority repair_class failure_class next_action".split()
+)
+
+
+@pytest.mark.parametrize("each", [10, 100])
+def test_decisions_beside_the_groups_and_joins_of_duckdb(tmp_path: Path, each: int) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    cases = DECIDED // each
+    ledger = Ledger(tmp_path / "ledger", create=True, roles=ROLES)
+    ledger.add(many(DECIDED, cases=cases))
+    runs = ledger.runs.collect()
+    database = duckdb.connect()
+    database.register("runs", runs.to_arrow())
+    query = DUCKDB.format(facts=", ".join(f"{side}.{c} as {side}_{c}" for side in "bt" for c in FACTS))
+    pack, ours, theirs = read_pack("default"), [], []
+    for _ in range(4):  # the first of each warms up
+        with timed(f"decide {DECIDED:,} runs of {cases:,} cases") as spent:
+            decided = decide(runs, pack)
+        ours.append(spent[0])
+        with timed("DuckDB, groups and joins only") as spent:
+            grouped = pl.DataFrame(database.sql(query).to_arrow_table())
+        theirs.append(spent[0])
+    named = {"run_count": "run_count", "b_run_id": "baseline_run_id", "t_run_id": "treatment_run_id"}
+    assert decided.select(*named.values()).equals(grouped.select(*named).rename(named))
+    print(f"ratio of CPU time, best of three: {min(ours[1:]) / min(theirs[1:]):.2f}")
 
 
 def test_many_writers_at_once(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expcomp.datasets.identity import TaskIdentity, dataset_digest, inventory, task_set_digest
+from expcomp.datasets.identity import KEY, dataset_digest, inventory, task_set_digest
 from expcomp.errors import TableError
-from expcomp.io.canon import digest, digest_bytes
+from expcomp.io.canon import digest, digest_bytes, dumps
 
 ONE = "sha256:468958deeb982c0f0e8f058e7bb72d30ee76f382a15476e5f8b1beefdab37f1d"
 TWO = "sha256:a35b8b86509f0cefa2a366e16b9ae4a15863ebb8324fa94d20751aa58c1b734c"
@@ -38,7 +38,7 @@ def test_no_tasks_is_the_digest_of_an_empty_list() -> None:
 
 
 def test_key_is_the_canonical_list() -> None:
-    assert TaskIdentity("a", 'q"', "sha256:x").key == '["a","q\\"","sha256:x"]'
+    assert frame(("a", 'q"', "sha256:x")).select(KEY).item() == '["a","q\\"","sha256:x"]'
 
 
 def test_beyond_the_basic_plane_utf_16_decides() -> None:
@@ -51,8 +51,12 @@ def test_beyond_the_basic_plane_utf_16_decides() -> None:
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.text("xy\ufffd\U0001f600\"'\\", min_size=1)), unique=True))
 def test_inventory_is_sorted_by_utf_16_units_of_the_key(names: list[tuple[str, str]]) -> None:
     made = inventory(frame(*((b, t, A[2]) for b, t in names)))
-    keys = [TaskIdentity(*row).key.encode("utf-16-be") for row in made.iter_rows()]
-    assert keys == sorted(keys)
+    keys = [dumps(list(row)).decode() for row in made.iter_rows()]
+    assert made.select(KEY)["key"].to_list() == keys
+    assert keys == sorted(keys, key=lambda k: k.encode("utf-16-be"))
+    assert task_set_digest(made) == digest(
+        [{"benchmark": b, "task": t, "contentDigest": c} for b, t, c in made.iter_rows()]
+    )
     assert len(keys) == len(names)
 
 

@@ -152,7 +152,7 @@ def test_nan_in_a_record_is_refused_with_record_and_field(ledger: Ledger, tmp_pa
     bad = record(case_id="bad", official_task_score={"value": number})
     told = ledger.add([record(), bad])
     assert told.count("inserted") == 1
-    assert told.refused.row(0) == (1, "bad", "official_task_score.value", "not a finite number")
+    assert told.refused.row(0) == (1, "bad", "official_task_score.value", "not a finite number", None)
     (tmp_path / "bad.jsonl").write_text(json.dumps(record(case_id="d")) + "\n" + json.dumps(bad) + "\n")
     assert ledger.add(tmp_path / "bad.jsonl").refused.row(0)[0] == 1
 

@@ -1,0 +1,44 @@
+"""Figures as short text, as JSON values and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import polars as pl
+
+ROWS = 20
+
+
+def number(value: float | None, *, sign: bool = False) -> str:
+    """Three decimals; a question mark for what is not known."""
+    if value is None:
+        return "?"
+    return f"{value:+.3f}" if sign else f"{value:.3f}"
+
+
+def interval(low: float | None, high: float | None) -> str:
+    """Both limits in brackets."""
+    return f"[{number(low, sign=True)}, {number(high, sign=True)}]"
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON holds it; a frame becomes lists by column."""
+    if isinstance(value, pl.DataFrame):
+        return {name: column.to_list() for name, column in value.to_dict().items()}
+    if isinstance(value, Mapping):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(v) for v in value]
+    return value
+
+
+def frames_html(frames: Mapping[str, pl.DataFrame]) -> str:
+    """Frames under their titles, as Polars shows them; empty ones are left out."""
+    with pl.Config(tbl_rows=ROWS, tbl_cols=-1, tbl_hide_dataframe_shape=True, float_precision=4):
+        return "".join(
+            (f"<h4>{escape(title)}</h4>" if title else "") + frame._repr_html_()
+            for title, frame in frames.items()
+            if frame.height
+        )

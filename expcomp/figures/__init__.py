@@ -1,0 +1,1 @@
+"""Figures of comparisons, gaps and repeats: frames in, matplotlib axes out."""
