@@ -49,6 +49,9 @@ def judge(
     max_wait: Annotated[
         float, typer.Option(min=0, help="Longest wait in seconds that the endpoint may ask for.")
     ] = 120.0,
+    max_failures: Annotated[
+        int, typer.Option(min=1, help="So many rows that fail one after another end the run.")
+    ] = 10,
     max_calls: Annotated[int | None, typer.Option(min=0, help="Requests at most, retries counted.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=0, help="Begin no request after so many tokens.")] = None,
     max_usd: Annotated[
@@ -103,6 +106,7 @@ def judge(
                 timeout=timeout,
                 retries=retries,
                 max_wait=max_wait,
+                max_failures=max_failures,
                 max_calls=max_calls,
                 max_tokens=max_tokens,
                 max_usd=max_usd,

@@ -15,6 +15,8 @@ from expcomp.cli import (
     dataset,
     decontaminate,
     env,
+    env_export,
+    exposure,
     gap,
     ledger,
     looking,
@@ -68,7 +70,9 @@ gap.register(app)
 report.register(app)
 schema.register(app)
 env.register(app)
+env_export.register(env.env)
 pack.register(app)
+exposure.register(app)
 
 
 class Stopped(BaseException):

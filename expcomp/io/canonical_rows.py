@@ -46,7 +46,8 @@ def utf16_order(text: pl.Expr) -> pl.Expr:
 def canonical_texts(texts: pl.Series) -> pl.DataFrame:
     """Canonical form of each JSON text (`CANONICAL`), in the same order; null is no JSON.
 
-    Equal to `canon.dumps` of the parsed text. Keys that stand twice in one object, and numbers beyond doubles, are refused.
+    Equal to `canon.dumps` of the parsed text. Refused, too: keys that stand twice in one object, numbers beyond doubles, floats that
+    would be written as integers beyond 2^53-1.
     Texts whose numbers or keys orjson would write otherwise than RFC 8785 take the exact path, some ten times slower.
     """
     parts = [_canonical(texts.slice(at, _BATCH)) for at in range(0, texts.len(), _BATCH)]
@@ -57,37 +58,27 @@ def _canonical(texts: pl.Series) -> pl.DataFrame:
     raw, text = pl.col("raw"), pl.col("text")
     made = pl.DataFrame({"raw": texts, "text": _fast(texts)}, schema={"raw": pl.String, "text": pl.String})
     # Nothing but white space, escapes and repeated keys makes a text shorter: equal length means that no key was lost.
-    made = made.with_columns(
-        exact=text.is_null() | (raw.str.len_bytes() != text.str.len_bytes()) | text.str.contains(_ASTRAL_KEY)
-    )
+    made = made.with_columns(exact=text.is_null() | (raw.str.len_bytes() != text.str.len_bytes())).with_row_index("at")
+    wide = made.filter(text.str.len_bytes() != text.str.len_chars()).filter(text.str.contains(_ASTRAL_KEY))
     # What looks like a number may stand inside a string; those texts are looked at again without their strings.
-    look = made.with_row_index("at").filter(
-        (text.str.contains(_ODD_NUMBER) | text.str.contains(_WHOLE_FLOAT)) & ~pl.col("exact")
+    look = made.filter(text.str.contains(_ODD_NUMBER) | text.str.contains(_WHOLE_FLOAT))
+    bare = look.select("at", "text", bare=text.str.replace_all(_STRING, '""'))
+    odd = bare.filter(pl.col("bare").str.contains(_ODD_NUMBER))
+    whole = bare.filter(pl.col("bare").str.contains(_WHOLE_FLOAT)).with_columns(
+        mixed=pl.col("bare").str.count_matches(_WHOLE_FLOAT) != text.str.count_matches(_WHOLE_FLOAT),
+        text=text.str.replace_all(_WHOLE_FLOAT, "${1}${2}"),
     )
-    bare = text.str.replace_all(_STRING, '""')
-    look = look.with_columns(
-        odd=bare.str.contains(_ODD_NUMBER),
-        inside=bare.str.count_matches(_WHOLE_FLOAT),
-        every=text.str.count_matches(_WHOLE_FLOAT),
-    ).with_columns(
-        exact=pl.col("odd") | ((pl.col("inside") > 0) & (pl.col("inside") != pl.col("every"))),
-        text=pl.when(pl.col("inside") == 0).then(text).otherwise(text.str.replace_all(_WHOLE_FLOAT, "${1}${2}")),
-    )
-    made = made.with_columns(
-        made["text"].scatter(look["at"], look["text"]), made["exact"].scatter(look["at"], look["exact"])
-    )
-    slow = made.with_row_index("at").filter("exact")
+    exact = made["exact"]
+    for at in (wide["at"], odd["at"], whole.filter("mixed")["at"]):
+        exact = exact.scatter(at, values=True)
+    made = made.with_columns(made["text"].scatter(whole["at"], whole["text"]), exact)
+    slow = made.filter("exact")
     found = [_exact(value) for value in slow["raw"]]
     codes = pl.DataFrame(found, schema=CANONICAL, orient="row")
-    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, made.height)
-    return pl.DataFrame(
-        {
-            "text": made["text"].scatter(slow["at"], codes["text"]),
-            "code": nothing.scatter(slow["at"], codes["code"]),
-            "problem": nothing.scatter(slow["at"], codes["problem"]),
-        },
-        schema=CANONICAL,
-    )
+    # `scatter` writes into the series it is called on.
+    nothing = pl.lit(None, pl.String)
+    columns = made.select("text", code=nothing, problem=nothing)
+    return columns.with_columns(columns[name].scatter(slow["at"], codes[name]) for name in CANONICAL)
 
 
 def _fast(texts: Sequence[str] | pl.Series) -> list[str | None]:
@@ -118,9 +109,12 @@ def _exact(text: str | None) -> tuple[str | None, str | None, str | None]:
     except (ValueError, RecursionError) as error:
         return None, "not_json", str(error)
     try:
-        return dumps(value).decode(), None, None
+        canonical = dumps(value)
+        # A large float without a fraction is written as an integer, which nobody could read again without losing digits.
+        dumps(json.loads(canonical))
     except CanonError as error:
         return None, "not_canonicalizable", str(error)
+    return canonical.decode(), None, None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0
 
 
 class PinnedFileError(SourceError):
-    """A file that cannot be hashed. `code` is `not_regular_file`, `too_large` or `changed`; `found` says what was met."""
+    """A file that cannot be hashed. `code` is `not_regular_file`, `too_large`, `empty` or `changed`; `found` says what was met."""
 
     def __init__(self, path: Path, code: str, found: str) -> None:
         super().__init__(f"{path}: {found}")
@@ -34,17 +34,22 @@ class FileDigest:
 
     Attributes:
         digest: `sha256:` and the hex digest of its bytes.
-        bytes: Their number.
+        size: Their number.
         content: The bytes themselves, when they were asked for.
     """
 
     digest: str
-    bytes: int
+    size: int
     content: bytes | None = None
 
 
 def hash_file(
-    path: Path, max_bytes: int, *, capture: bool = False, cancelled: Callable[[], bool] = lambda: False
+    path: Path,
+    max_bytes: int,
+    *,
+    capture: bool = False,
+    sink: Callable[[bytes], object] | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> FileDigest:
     """Hash a regular file of at most `max_bytes`, in one pass.
 
@@ -52,6 +57,7 @@ def hash_file(
         path: Its last part is not followed when it is a link.
         max_bytes: Largest size that is read.
         capture: Keep the bytes, so that what is parsed is what was hashed.
+        sink: Called with each chunk, so that a copy holds what was hashed.
         cancelled: Asked between chunks of 1 MiB.
 
     Raises:
@@ -77,6 +83,8 @@ def hash_file(
             digest.update(chunk)
             if capture:
                 kept.append(chunk)
+            if sink is not None:
+                sink(chunk)
         after = os.fstat(handle)
     except OSError as error:
         raise PinnedFileError(path, "not_regular_file", f"cannot be read ({error.strerror})") from error

@@ -10,10 +10,12 @@ from expcomp.tables.datasets import DATASET_TABLES
 from expcomp.tables.decontamination import DECONTAMINATION_TABLES
 from expcomp.tables.environment import ENVIRONMENT_TABLES
 from expcomp.tables.families import BY_NAME
+from expcomp.tables.judge import JUDGE_TABLES
 from expcomp.tables.ledger import LEDGER_TABLES
 from expcomp.tables.packs import PACK_TABLES
 from expcomp.tables.stats import STATS_TABLES
 from expcomp.tables.targets import TARGETS
+from expcomp.tables.training import TRAINING_TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +28,9 @@ CATALOGUE: Mapping[str, Mapping[str, Table]] = {
     "Ledger": LEDGER_TABLES,
     "Comparisons": STATS_TABLES,
     "Environment packages": ENVIRONMENT_TABLES,
-    "Packs": {**PACK_TABLES, **CONTRACT_TABLES},
+    "Packs": {**PACK_TABLES, **CONTRACT_TABLES, **JUDGE_TABLES},
     "Dataset folders": {**DATASET_TABLES, **DECONTAMINATION_TABLES},
+    "Training": TRAINING_TABLES,
     "Dataset configs": {t.table.name: t.table for t in TARGETS.values()},
 }
 TABLES: dict[str, Table] = {n: t for group in CATALOGUE.values() for n, t in group.items()}

@@ -131,6 +131,8 @@ class AttemptReader:
                 continue
             mime = mimetypes.guess_type(ref)[0]
             text = self.p.read_text(ref) if _is_text(ref, mime) else None
+            if text is None:
+                self.p.read(ref)  # for its facts; a text was read above
             if not self.p.has(ref):
                 continue
             size, digest = self.p.facts(ref)

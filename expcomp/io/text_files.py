@@ -1,0 +1,35 @@
+"""Many small text files below one folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from expcomp.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+def write_texts(root: Path, files: Iterable[tuple[str, str]]) -> None:
+    """Write (path below `root`, text) pairs, UTF-8; folders are made as needed."""
+    made = set()
+    for name, text in files:
+        path = root / name
+        if path.parent not in made:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            made.add(path.parent)
+        path.write_bytes(text.encode())
+
+
+def read_text_file(path: Path) -> str:
+    """Read one of them.
+
+    Raises:
+        SourceError: It cannot be read.
+    """
+    try:
+        return path.read_bytes().decode()
+    except (OSError, ValueError) as error:
+        msg = f"{path} cannot be read ({getattr(error, 'strerror', None) or error})"
+        raise SourceError(msg) from error
