@@ -1,0 +1,221 @@
+"""Conditions worth trying for one action, with the rows they hold in."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from expcomp.environments.induction.terms import Linear, Predicate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from expcomp.environments.induction.matrix import Matrix
+
+__all__ = ["Tests", "comparisons", "predicates"]
+
+MAX_VALUES, MAX_NUMBERS, MAX_OTHERS, MAX_BOUNDS = 8, 36, 60, 6
+MIN_ROWS = 2
+
+
+class Tests(NamedTuple):
+    """Predicates with their truth (rows, predicates) and their cost."""
+
+    predicates: list[Predicate]
+    truth: np.ndarray
+    cost: np.ndarray
+
+    def at(self, rows: np.ndarray) -> Tests:
+        """The same predicates for some rows."""
+        return Tests(self.predicates, self.truth[rows], self.cost)
+
+
+def predicates(m: Matrix) -> Tests:
+    """Predicates worth trying; of those that hold in the same rows the cheapest is kept."""
+    pool = _Pool(len(m.codes))
+    pool.add(0.0, "always", "", None, np.ones(len(m.codes), bool))
+    for make in (_presence, _values, _pairs, _numbers):
+        make(m, pool)
+    kept = list(pool.best.values())
+    return Tests([p for _, p in kept], pool.truth(), np.array([c for c, _ in kept]))
+
+
+def comparisons(m: Matrix, terms: Sequence[Linear], tests: Tests) -> Tests:
+    """The predicates, and those that compare computed numbers with operands: what an answer computes often decides it."""
+    pool = _Pool(len(m.codes))
+    pool.best = {
+        np.packbits(t).tobytes(): (float(c), p)
+        for p, t, c in zip(tests.predicates, tests.truth.T, tests.cost, strict=True)
+    }
+    share = np.isfinite(m.nums).mean(0)
+    order = np.argsort(m.costs[: len(m.names)], kind="stable")
+    usable = [j for j in order if share[j] > 0.1][:MAX_NUMBERS]
+    names, x, costs = [m.names[j] for j in usable], m.nums[:, usable], m.costs[usable]
+    with np.errstate(invalid="ignore", over="ignore"):
+        for term in terms:
+            number = m.frame.select(term.number()).to_series().fill_null(float("nan")).to_numpy()
+            own = set(term.reads())
+            skip = [j for j, n in enumerate(names) if n in own]
+            _compared(pool, term, number, x, names, 0.6 + 0.5 * costs, skip=skip)
+            apart = np.abs(number[:, None] - x) > 1e-9 * np.maximum(1.0, np.abs(x))
+            known = np.isfinite(number)[:, None] & np.isfinite(x)
+            use = [j for j in range(len(names)) if j not in skip]
+            pool.block([(0.5 + 0.5 * costs[j], "unequal", term, names[j]) for j in use], (known & apart)[:, use])
+            pool.block([(0.5 + 0.5 * costs[j], "equal", term, names[j]) for j in use], (known & ~apart)[:, use])
+    kept = list(pool.best.values())
+    return Tests([p for _, p in kept], pool.truth(), np.array([c for c, _ in kept]))
+
+
+class _Pool:
+    """Predicates by the rows they hold in; the cheapest of equals stays."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.best: dict[bytes, tuple[float, Predicate]] = {}
+
+    def add(
+        self, cost: float, kind: str, left: str | Linear, right: str | float | Linear | None, truth: np.ndarray
+    ) -> None:
+        self.block([(cost, kind, left, right)], truth[:, None])
+
+    def block(self, plans: Sequence[tuple[float, str, Any, Any]], truth: np.ndarray) -> None:
+        """Several at once: `truth` has a column for each plan."""
+        if not plans:
+            return
+        packed = np.packbits(truth, axis=0).T
+        some = np.asarray(truth.any(0))
+        for (cost, kind, left, right), bits, alive in zip(plans, packed, some, strict=True):
+            if not alive:
+                continue
+            key = bits.tobytes()
+            held = self.best.get(key)
+            if held is None or cost < held[0]:
+                self.best[key] = (cost, Predicate(kind, left, right))
+
+    def truth(self) -> np.ndarray:
+        """Rows by predicates."""
+        bits = np.frombuffer(b"".join(self.best), np.uint8).reshape(len(self.best), -1)
+        return np.unpackbits(bits, axis=1, count=self.n).astype(bool).T
+
+
+def _presence(m: Matrix, pool: _Pool) -> None:
+    there = m.codes >= 0
+    for j in np.flatnonzero(there.any(0) & ~there.all(0)):
+        pool.add(0.5 * m.costs[j], "present", m.names[j], None, there[:, j])
+        pool.add(0.5 * m.costs[j], "absent", m.names[j], None, ~there[:, j])
+
+
+def _values(m: Matrix, pool: _Pool) -> None:
+    texts = m.values["value"]
+    for j, name in enumerate(m.names):
+        if name.startswith("kb["):
+            continue  # what other families saw says nothing of the state
+        codes, counts = np.unique(m.codes[:, j], return_counts=True)
+        keep = (codes >= 0) & (counts >= MIN_ROWS)
+        if keep.sum() == 0 or keep.sum() > 4 * MAX_VALUES:
+            continue
+        order = np.argsort(-counts[keep], kind="stable")[:MAX_VALUES]
+        for code in codes[keep][order]:
+            value = texts[int(code)]
+            if len(value) > 60 or (value[0] in "[{" and len(value) > 2):
+                continue
+            truth = m.codes[:, j] == code
+            pool.add(0.5 + m.costs[j], "is", name, value, truth)
+            pool.add(0.6 + m.costs[j], "differs", name, value, (m.codes[:, j] >= 0) & ~truth)
+
+
+def _pairs(m: Matrix, pool: _Pool) -> None:
+    order = np.argsort(m.costs[: len(m.names)], kind="stable")[: MAX_OTHERS + 20]
+    scalar = np.array([j for j in order if _short(m, j)][:MAX_OTHERS], int)
+    left = [j for j in scalar if m.costs[j] <= 2.0][:20]
+    for i in left:
+        same = (m.codes[:, [i]] == m.codes[:, scalar]) & (m.codes[:, [i]] >= 0)
+        telling = same.any(0) & ~same.all(0) & (scalar != i)
+        js = scalar[telling]
+        costs = 0.5 * (m.costs[i] + m.costs[js]) - 0.3
+        names = [m.names[j] for j in js]
+        pool.block([(c, "same", m.names[i], n) for c, n in zip(costs, names, strict=True)], same[:, telling])
+        pool.block([(c, "other", m.names[i], n) for c, n in zip(costs, names, strict=True)], ~same[:, telling])
+
+
+def _short(m: Matrix, j: int) -> bool:
+    there = np.flatnonzero(m.codes[:, j] >= 0)
+    return len(there) > 0 and m.values["value"][int(m.codes[there[0], j])][0] not in "[{"
+
+
+def _numbers(m: Matrix, pool: _Pool) -> None:
+    share = np.isfinite(m.nums).mean(0) if len(m.nums) else np.zeros(0)
+    order = np.argsort(m.costs[: len(m.names)], kind="stable")
+    usable = np.array([j for j in order if share[j] > 0.2][:MAX_NUMBERS], int)
+    if len(usable) == 0:
+        return
+    x, names, costs = m.nums[:, usable], [m.names[j] for j in usable], m.costs[usable]
+    with np.errstate(invalid="ignore", over="ignore"):
+        for j, name in enumerate(names):
+            _thresholds(pool, name, x[:, j], 1.2 + costs[j])
+        for i in [i for i in range(len(names)) if costs[i] <= 2.0][:8]:
+            _compared(pool, names[i], x[:, i], x, names, 0.5 * (costs[i] + costs), skip=(i,))
+        for i in [i for i, n in enumerate(names) if n.startswith("arg.")][:4]:
+            for j in range(min(20, len(names))):
+                if i == j:
+                    continue
+                near = slice(0, 24)
+                more = 0.6 + 0.5 * (costs[j] + costs[near])
+                total = Linear(((1.0, (names[i],)), (1.0, (names[j],))))
+                _thresholds(pool, total, x[:, i] + x[:, j], 2.0 + costs[j], zero=False)
+                _compared(pool, total, x[:, i] + x[:, j], x[:, near], names[near], more + 0.2, skip=range(j + 1))
+                product = Linear(((1.0, (names[i], names[j])),))
+                _compared(pool, product, x[:, i] * x[:, j], x[:, near], names[near], more, skip=(i, j))
+
+
+def _compared(
+    pool: _Pool,
+    left: str | Linear,
+    a: np.ndarray,
+    b: np.ndarray,
+    names: Sequence[str],
+    costs: np.ndarray,
+    *,
+    skip: Iterable[int],
+) -> None:
+    """One number against many: `most` and `over`, and `below` and `least` where an equal pair tells them apart."""
+    slack = 1e-9 * np.maximum(1.0, np.abs(b))
+    below, over = a[:, None] < b - slack, a[:, None] > b + slack
+    known = np.isfinite(a)[:, None] & np.isfinite(b)
+    use = [j for j in range(len(names)) if j not in skip and (below[:, j].any() or over[:, j].any())]
+    for kind, truth, more in (
+        ("most", known & ~over, 0.0),
+        ("over", over, 0.0),
+        ("below", below, 0.05),
+        ("least", known & ~below, 0.05),
+    ):
+        pool.block([(float(costs[j]) + more, kind, left, names[j]) for j in use], truth[:, use])
+
+
+def _thresholds(pool: _Pool, name: str | Linear, values: np.ndarray, cost: float, *, zero: bool = True) -> None:
+    distinct = np.unique(values[np.isfinite(values)])
+    if len(distinct) < 2:
+        return
+    # Values a program would be written with: round numbers between the values that were seen.
+    bounds = _round_bounds(distinct)
+    if zero and distinct[0] <= 0 <= distinct[-1]:
+        bounds = [0.0, *[b for b in bounds if b != 0]]
+    at = np.array(bounds)
+    column = values[:, None]
+    for kind, truth in (("most", column <= at), ("over", column > at), ("below", column < at), ("least", column >= at)):
+        plans = [(cost + (0.0 if b in (0.0, 1.0) else 0.4), kind, name, float(b)) for b in bounds]
+        pool.block(plans, truth)
+
+
+def _round_bounds(distinct: np.ndarray) -> list[float]:
+    many = len(distinct) > 2 * MAX_BOUNDS
+    edges = distinct[np.linspace(0, len(distinct) - 1, 4 * MAX_BOUNDS).astype(int)] if many else distinct
+    out = []
+    for low, high in pairwise(edges):
+        gap = high - low
+        step = 10.0 ** np.floor(np.log10(gap)) if gap > 0 else 1.0
+        rounded = float(np.floor(high / step) * step)
+        out.append(round(rounded if low <= rounded <= high else float(low), 6))
+    return list(dict.fromkeys(out))
