@@ -156,6 +156,7 @@ def _record(c: Comparison) -> dict[str, Any]:
 
 def _show(c: Comparison) -> None:
     from expcomp.cli.frames import emit
+    from expcomp.comparing.showing import needed_text
 
     print(c.sentence())
     p = (
@@ -167,9 +168,8 @@ def _show(c: Comparison) -> None:
     print(
         f"  {c.metric}, {c.method or 'no interval'}, {c.confidence:.0%}{p}{mde}; {c.n_trials[0]:,} and {c.n_trials[1]:,} trials"
     )
-    needed = [f"{n:,} more {what}" if what != "trials" else f"{n:,} trials a task" for what, n in c.needed.items() if n]
     if c.decision == "need_more_data":
-        print(f"  needed: {' or '.join(needed) or 'not known'} ({c.reason.replace('_', ' ')})")
+        print(f"  needed: {needed_text(c.needed) or 'not known'} ({c.reason.replace('_', ' ')})")
     if c.non_inferior is not None:
         print(f"  {'non-inferior' if c.non_inferior else 'not shown to be non-inferior'} at margin {c.margin}")
     for note in c.notes:

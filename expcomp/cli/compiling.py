@@ -150,7 +150,7 @@ def _compile(
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="Output folder of a compile, or a dataset folder.")],
+    folder: Annotated[Path, typer.Argument(help="Output folder of a compile, a dataset folder, or a report folder.")],
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -158,11 +158,11 @@ def verify(
 
     Example: expcomp verify out
     """
-    from expcomp.compiler.verify import verify as check
-    from expcomp.datasets.verify import is_dataset, verify_dataset
+    from expcomp.io.counts import Count
     from expcomp.io.documents import json_document
+    from expcomp.reports.verify import verify as check
 
-    found = verify_dataset(folder) if is_dataset(folder) else check(folder)
+    found = check(folder)
     if as_json:
         print(
             json_document({"ok": found.ok, "files": found.files, "rows": found.rows, "problems": found.problems}),
@@ -171,8 +171,8 @@ def verify(
     elif not quiet:
         for line in found.problems:
             print(line)
-        print(
-            f"{'verified' if found.ok else 'NOT verified'}: {found.files} files, {found.rows:,} rows, {len(found.problems)} problems"
-        )
+        files, rows = f"{Count(found.files):file|files}", f"{Count(found.rows):row|rows}"
+        wrong = f"{Count(len(found.problems)):problem|problems}"
+        print(f"{'verified' if found.ok else 'NOT verified'}: {files}, {rows}, {wrong}")
     if not found.ok:
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""Verbs of environment packages: verify, show, search, replay, play, patch."""
+"""Verbs of environment packages: verify, show, search, replay, play, patch; build and export stand beside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Package = Annotated[Path, typer.Argument(help="Folder of an environment package.
 Strict = Annotated[bool, typer.Option("--strict", help="All or nothing: every case passes, every rule is covered.")]
 
 env = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Environment packages: check, look, search, replay, play, patch."
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Environment packages: build, check, search, replay, play, export.",
 )
 
 
@@ -222,6 +224,12 @@ def play(
     session: Annotated[
         Path | None, typer.Option("--session", help="Folder that keeps the session; it is taken up again.")
     ] = None,
+    case: Annotated[
+        str | None, typer.Option("--case", help="Begin where this recorded case begins; a wrong id tells the cases.")
+    ] = None,
+    rules_only: Annotated[
+        bool, typer.Option("--rules-only", help="Only rules answer, nothing that was learned beside them.")
+    ] = False,
     allow_unvalidated: Annotated[
         bool, typer.Option("--allow-unvalidated", help="Play a candidate that no replay has validated.")
     ] = False,
@@ -236,13 +244,21 @@ def play(
     import sys
 
     from expcomp.cli.env_play import loop
-    from expcomp.environments.folder import open_package
+    from expcomp.environments.core import case_state
+    from expcomp.environments.folder import open_package, read_replay
+    from expcomp.environments.predictor import Recorded
     from expcomp.environments.session import open_session
+    from expcomp.errors import UsageError
     from expcomp.io.record_files import read_records
 
+    if state is not None and case is not None:
+        raise UsageError("give --state or --case, not both")
     package = open_package(folder)
     start = None if state is None else read_records(state)
-    opened = open_session(package, session, start=start, allow_unvalidated=allow_unvalidated)
+    if case is not None:
+        start = case_state(read_replay(package)[0], case)
+    responder = None if rules_only else Recorded(package)
+    opened = open_session(package, session, start=start, responder=responder, allow_unvalidated=allow_unvalidated)
     try:
         loop(opened, sys.stdin, as_json=as_json)
     finally:

@@ -9,6 +9,7 @@ import typer
 
 from expcomp.cli.arms_options import Confidence, Metric, Paths, Resamples, Scale, Seed, opened, rows_of
 from expcomp.cli.options import Json, Quiet
+from expcomp.io.counts import Count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,8 +144,8 @@ def power(
         pilot = found.pilot
         if form == "table":
             print(
-                f"pilot: {pilot.tasks:,} tasks with both arms, {pilot.trials_baseline:,} and {pilot.trials_candidate:,} trials, "
-                f"{pilot.unpaired_tasks:,} tasks and {pilot.unscored_trials:,} trials left out"
+                f"pilot: {Count(pilot.tasks):task|tasks} with both arms, {pilot.trials_baseline:,} and {pilot.trials_candidate:,} trials, "
+                f"{Count(pilot.unpaired_tasks):task|tasks} and {Count(pilot.unscored_trials):trial|trials} left out"
             )
         emit(
             found.mde,
@@ -153,8 +154,8 @@ def power(
                 "trials": "trials a task",
                 "tasks": "tasks",
                 "se": "se",
-                "mde": "smallest difference",
-                "mde_t": "the same by t",
+                "mde": "smallest difference, normal",
+                "mde_t": "by t",
             },
             what="designs",
         )

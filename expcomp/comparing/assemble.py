@@ -212,5 +212,7 @@ def _trials_needed(
         designs = mde_table(known, tasks=[main["n_units"]], trials=TRIALS, alpha=rule.alpha, power=POWER)
     except StatsError:
         return None
-    enough = designs.filter(pl.col("mde") <= delta)["trials"]
+    # One verdict a task is judged by Tango, repeated trials by t.
+    single = (pl.col("trials") == 1) & pl.lit(main["method"] == "tango")
+    enough = designs.filter(pl.when(single).then("mde").otherwise("mde_t") <= delta)["trials"]
     return int(enough[0]) if enough.len() else None

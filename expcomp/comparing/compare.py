@@ -18,6 +18,7 @@ from expcomp.comparing.guards import GUARDS, guard_units, judged, tolerances
 from expcomp.comparing.policies import SENSITIVITY, SIDES, Policy, policies
 from expcomp.comparing.prepare import check_unit, one_of_a_task, prepared
 from expcomp.errors import UsageError
+from expcomp.io.counts import Count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -190,7 +191,7 @@ def _needs_scale(paired: pl.DataFrame, asked: Sequence[Policy]) -> None:
     raw = ~paired["scaled"] & _fillable(paired)
     if raw.any() and any(p.fills for p in asked):
         msg = (
-            f"{int(raw.sum())} tasks have lost trials, and their scores no known scale to fill in from; "
+            f"{Count(raw.sum()):task has|tasks have} lost trials, and their scores no known scale to fill in from; "
             "give score_scale=(low, high), or use missing='exclude' and infra='exclude'"
         )
         raise UsageError(msg)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from expcomp.comparing.showing import frames_html, interval, number, plain
+from expcomp.io.counts import Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,7 +59,8 @@ class Comparison:
         flips: Tasks by outcome of both arms: `baseline_outcome`, `treatment_outcome`, `tasks`; empty unless pass or fail.
         decision: `improved`, `regressed`, `no_difference_shown` or `need_more_data`.
         reason: The line of the rule that held.
-        mde: Difference that so many tasks of this spread show with power 0.8.
+        mde: Difference that so many tasks (clusters) of this spread show with power 0.8: by the noncentral t, under Tango by the normal
+            formula; None where nothing measures the spread.
         needed: With `need_more_data`: `tasks` (or `clusters`) more at the present trials a task; `trials` a task at the present tasks,
             of 1, 2, 4, 8, 16. None where it is not known, or no number is enough.
         delta: Smallest difference that matters, as given.
@@ -129,8 +131,8 @@ class Comparison:
     def sentence(self) -> str:
         """What was found, in one line."""
         found = f"{number(self.estimate, sign=True)} {interval(self.low, self.high)}"
-        clustered = "" if self.n_clusters is None else f" in {self.n_clusters:,} clusters"
-        return f"{self.treatment} vs {self.baseline}: {found}, {self.n_units:,} tasks{clustered}, {self.decision}"
+        clustered = "" if self.n_clusters is None else f" in {Count(self.n_clusters):cluster|clusters}"
+        return f"{self.treatment} vs {self.baseline}: {found}, {Count(self.n_units):task|tasks}{clustered}, {self.decision}"
 
     def plot(self, which: str = "slopes", *, ax: Axes | None = None) -> Axes:
         """A figure: `slopes`, `dumbbells`, `flips`, `forest` (by slice), `cumulative` or `policies`; on new axes when none are given.

@@ -32,7 +32,7 @@ def curves_of(
     than k usable trials, or none.
 
     Args:
-        trials: Trials with `value` and `metric`.
+        trials: Trials with `value`, `metric` and `scaled`; where all are scaled, intervals are cut to [0, 1].
         arms: Arms; none: all with a name.
         ks: Numbers of draws; by default 1, 2, 4, ... up to what half of the tasks have trials for.
         confidence: Of the intervals.
@@ -48,6 +48,7 @@ def curves_of(
         reward=pl.when(pl.col("metric") == "score").then("value"),
     )
     parts = [pl.DataFrame(schema=SCHEMA)]
+    scaled = bool(told.filter(pl.col("reward").is_not_null())["scaled"].all())
     for column, estimators in (("verdict", OF_VERDICTS), ("reward", OF_SCORES)):
         if not told[column].count():
             continue
@@ -55,7 +56,7 @@ def curves_of(
         parts += [
             k_curves(
                 told, estimator=e, value=column, task="task_key", by="arm", ks=draws,
-                confidence=confidence, resamples=resamples, seed=seed,
+                confidence=confidence, resamples=resamples, seed=seed, scale=(0.0, 1.0) if scaled else None,
             ).select(pl.lit(e).alias("estimator"), pl.exclude("reason"))
             for e in estimators
         ]  # fmt: skip

@@ -84,17 +84,29 @@ LINES = (
 def decided(estimates: pl.DataFrame, rule: Rule) -> pl.DataFrame:
     """Estimates with `decision`, `reason`, `mde` and `needed_units`.
 
-    `mde = (z_{1-alpha/2} + z_0.8) se`: the difference that this many tasks, at this spread, show with power 0.8. `needed_units` are
-    the further tasks (clusters) to reach `min_units`, and where `delta` is given also `mde <= delta`: `z^2 n se^2 / delta^2 - n`. Both
-    rest on the spread of the differences, never on the difference observed.
+    `mde`: the difference that this many tasks (clusters), at this spread, show with power 0.8; by the noncentral t with n - 1 degrees of
+    freedom (`stats.power.detectable_t`) where the interval is one of t, by `(z_{1-alpha/2} + z_0.8) se` under Tango. `needed_units` are
+    the further tasks (clusters) to reach `min_units`, and where `delta` is given also `mde <= delta`. Both rest on the spread of the
+    differences, never on the difference observed.
     """
+    from expcomp.stats.power import detectable_t, pairs_needed_t
+
     z = z_quantile(1 - rule.alpha) + z_quantile(2 * POWER - 1)
     n = _n()
+    normal = pl.col("method") == "tango"
+    units = estimates.select(n=n, se="se").cast(pl.Float64)
+    by_t = detectable_t(units["se"], units["n"] - 1, alpha=rule.alpha, power=POWER)
+    found = estimates.with_columns(
+        mde=pl.when(pl.col("se") > 0).then(
+            pl.when(normal).then(z * pl.col("se")).otherwise(pl.Series(by_t).fill_nan(None))
+        )
+    )
     short = (rule.min_units - n).clip(0)
     if rule.delta is not None:
-        by_power = (z**2 * n * pl.col("se") ** 2 / rule.delta**2).ceil().cast(pl.Int64) - n
-        short = pl.max_horizontal(short, by_power)
-    found = estimates.with_columns(mde=z * pl.col("se"))
+        variance = units["n"] * units["se"] ** 2
+        needed = pl.Series(pairs_needed_t(rule.delta, variance, alpha=rule.alpha, power=POWER)).fill_nan(None)
+        by_power = pl.when(normal).then((z**2 * variance / rule.delta**2).ceil()).otherwise(needed).cast(pl.Int64)
+        short = pl.max_horizontal(short, by_power - n)
     decision, reason = pl.lit(None, pl.String), pl.lit(None, pl.String)
     for line in reversed(LINES):
         holds = line.holds(rule)

@@ -15,6 +15,7 @@ from expcomp.comparing.explained import explained
 from expcomp.comparing.prepare import prepared
 from expcomp.comparing.showing import frames_html, interval, number, plain
 from expcomp.errors import UsageError
+from expcomp.io.counts import Count
 from expcomp.tables.stats import BAND, KEEP, SOLVER_GAP_TASKS
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ BANDS = (0.2, 0.8)
 _DOUBTS = {
     "one_arm": "best and worst attempts are compared: their gap grows with the number of attempts, and says nothing of two solvers",
     "raw": "scores have no known scale: gaps are in units of the score, and no share of them is explained",
-    "unpaired": "{unpaired} tasks have no usable trial of one of the arms: no gap",
+    "unpaired": "{unpaired:task has|tasks have} no usable trial of one of the arms: no gap",
     "no_verdicts": "no trial has a verdict: no pass rate, band or curve",
 }
 
@@ -82,7 +83,9 @@ class SolverGap:
         who = "best vs worst attempt" if self.weak is None else f"{self.strong} vs {self.weak}"
         kept = int(self.frame["keep_for_grpo"].sum())
         found = f"{number(self.estimate, sign=True)} {interval(self.low, self.high)}"
-        return f"{who}: {found} over {self.n_units:,} of {self.frame.height:,} tasks; {kept:,} to keep for GRPO"
+        return (
+            f"{who}: {found} over {self.n_units:,} of {Count(self.frame.height):task|tasks}; {kept:,} to keep for GRPO"
+        )
 
     def __repr__(self) -> str:
         return f"SolverGap({self.sentence()})"
@@ -174,7 +177,7 @@ def solver_gap(
         "unpaired": weak is not None and bool(frame["gap"].null_count()),
         "no_verdicts": not frame["n_verdicts"].sum(),
     }
-    doubts = [text.format(unpaired=frame["gap"].null_count()) for name, text in _DOUBTS.items() if told[name]]
+    doubts = [text.format(unpaired=Count(frame["gap"].null_count())) for name, text in _DOUBTS.items() if told[name]]
     return SolverGap(
         weak=weak,
         strong=strong,

@@ -10,6 +10,7 @@ from expcomp.comparing.arms import named
 from expcomp.comparing.cells import TASK, valued
 from expcomp.comparing.trials import read_trials
 from expcomp.errors import UsageError
+from expcomp.io.counts import Count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,11 +62,11 @@ def prepared(
     """
     wanted = [*columns, *by, *([cluster] if cluster is not None else [])]
     given = read_trials(what, columns=wanted, score_scale=score_scale)
-    trials, notes = named(given.frame.collect(), names)
+    trials, notes = named(given.collect(given.frame), names)
     if cluster is not None:
         trials, alone = _clustered(trials, cluster)
         if alone:
-            notes.append(f"{alone} tasks have no {cluster}; each is a cluster of its own")
+            notes.append(f"{Count(alone):task has|tasks have} no {cluster}; each is a cluster of its own")
     return Prepared(valued(trials, list(by), metric), given.left_out, tuple(notes))
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from expcomp.io.counts import Count
+
 ROWS = 20
 
 
@@ -21,6 +23,13 @@ def number(value: float | None, *, sign: bool = False) -> str:
 def interval(low: float | None, high: float | None) -> str:
     """Both limits in brackets."""
     return f"[{number(low, sign=True)}, {number(high, sign=True)}]"
+
+
+def needed_text(needed: Mapping[str, int | None]) -> str:
+    """What would be needed to decide, as `3 more tasks or 4 trials a task`; empty where it is not known."""
+    told = {k: n for k, n in needed.items() if n}
+    more = [f"{n:,} more {k.removesuffix('s') if n == 1 else k}" for k, n in told.items() if k != "trials"]
+    return " or ".join([*more, *(f"{Count(told[k]):trial|trials} a task" for k in told if k == "trials")])
 
 
 def plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from expcomp.sources.traceset import TraceSet
 from expcomp.tables.stats import TRIALS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _UNNAMED = "unknown_arm"
 _NONE = "none"
@@ -25,10 +25,11 @@ _SAME = ("role", "cost_usd", "input_tokens", "output_tokens", "duration_s", "age
 
 
 class Trials(NamedTuple):
-    """Trials, and how many attempts are none, by reason."""
+    """Trials, how many attempts are none, by reason, and how to collect: a ledger names the part that is damaged."""
 
     frame: pl.LazyFrame
     left_out: pl.DataFrame
+    collect: Callable[[pl.LazyFrame], pl.DataFrame] = pl.LazyFrame.collect
 
 
 def trials_of(
@@ -89,20 +90,23 @@ def _of_ledger(ledger: Ledger, more: Sequence[str]) -> Trials:
     runs = ledger.runs
     _known(more, runs.collect_schema())
     if ledger.profile == PROFILE:
-        return _of_runs(runs, more)
-    # Whether a run has ended is what the ledger says of it.
-    live = recompute(runs.filter(active(), terminal()).collect(), read_pack(PROFILE)).lazy()
-    return Trials(roled(live, ledger.roles).select(*_from_runs(), *more), _not_live(runs))
+        return _of_runs(runs, more, ledger.collect)
+    return _of_runs(roled(recompute(ledger.collect(runs), read_pack(PROFILE)).lazy(), ledger.roles), more)
 
 
-def _of_runs(runs: pl.LazyFrame, more: Sequence[str]) -> Trials:
-    return Trials(runs.filter(active(), terminal()).select(*_from_runs(), *more), _not_live(runs))
+def _of_runs(
+    runs: pl.LazyFrame, more: Sequence[str], collect: Callable[[pl.LazyFrame], pl.DataFrame] = pl.LazyFrame.collect
+) -> Trials:
+    told = runs.filter(active(), terminal()).select(*_from_runs(), *more)
+    return Trials(told, _not_live(runs, collect), collect)
 
 
-def _not_live(runs: pl.LazyFrame) -> pl.DataFrame:
+def _not_live(
+    runs: pl.LazyFrame, collect: Callable[[pl.LazyFrame], pl.DataFrame] = pl.LazyFrame.collect
+) -> pl.DataFrame:
     gone = runs.select(archived=(~active()).sum(), running=(active() & ~terminal()).sum())
     counts = gone.unpivot(variable_name="reason", value_name="attempts").filter(pl.col("attempts") > 0)
-    return counts.cast({"attempts": pl.Int64}).collect()
+    return collect(counts.cast({"attempts": pl.Int64}))
 
 
 def _from_runs() -> list[pl.Expr]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from math import ceil, floor, log2
 from typing import Any
 
 import polars as pl
 
-from expcomp.errors import ConfigError, UsageError
+from expcomp.errors import UsageError
+from expcomp.figures.canvas import axes_of
 
 _LENGTHS = {
     "tokens": "tokens",
@@ -34,11 +34,14 @@ def lengths(frame: pl.DataFrame, ax: Any = None, *, column: str | None = None) -
     name = column or next((c for c in _LENGTHS if c in frame.columns), None)
     if name is None:
         raise UsageError(f"no column of lengths; expected one of {', '.join(_LENGTHS)}, or column=")
-    axes, unit = _axes(ax, "y"), _LENGTHS.get(name, name)
+    axes: Any = axes_of(ax, grid="y")
+    unit = _LENGTHS.get(name, name)
     used = frame.filter(pl.col(name) > 0)
     names = used["split"].unique(maintain_order=True).to_list() if "split" in frame.columns else [None]
     groups = [used if s is None else used.filter(pl.col("split") == s) for s in names]
     if used.height:
+        from matplotlib.ticker import MaxNLocator
+
         edges = _edges(used[name].min(), used[name].max())
         axes.set_xscale("log", base=2)
         # Stacked, because bars in front of each other would hide one another.
@@ -56,6 +59,7 @@ def lengths(frame: pl.DataFrame, ax: Any = None, *, column: str | None = None) -
                 bar.set_hatch(_FILLS[i % len(_FILLS)][1])
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.set_xlim(edges[0], edges[-1])
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         for limit in (n for n in _LIMITS if unit == "tokens" and edges[0] <= n <= edges[-1]):
             axes.axvline(limit, color="black", linewidth=0.8, linestyle="--")
             axes.text(limit, 0.99, f" {limit // 1024}k", transform=axes.get_xaxis_transform(), va="top", fontsize=8)
@@ -76,13 +80,15 @@ def labels(frame: pl.DataFrame, ax: Any = None) -> Any:
     """
     name = next((c for c in ("label", "kto_tag", "labels") if c in frame.columns), None)
     if name is None:
-        raise UsageError("no column of labels; expected label, kto_tag or labels")
+        raise UsageError(
+            "this dataset has no labels; datasets of kto (label) and prm (labels) have, those of pairs a margin, those of grpo a pass_rate"
+        )
     counts = _counts(frame, name)
     total, unit = int(counts["len"].sum()), "steps" if name == "labels" else "rows"
     fills = dict(zip(("good", "bad", "none"), _FILLS, strict=False))
     kinds, values = counts["label"].to_list(), counts["len"].to_list()
     names = [f"{s}: {k}" if s else k for s, k in zip(counts["source"].to_list(), kinds, strict=True)]
-    axes = _axes(ax, "x")
+    axes: Any = axes_of(ax, grid="x")
     bars = axes.barh(range(len(names)), values, height=0.7, edgecolor="white", color=[fills[k][0] for k in kinds])
     for bar, kind in zip(bars, kinds, strict=True):
         bar.set_hatch(fills[kind][1])
@@ -106,7 +112,8 @@ def shares(frame: pl.DataFrame, ax: Any = None) -> Any:
     name = next((c for c in _SHARES if c in frame.columns), None)
     if name is None:
         raise UsageError(f"no column of shares; expected {' or '.join(_SHARES)}")
-    axes, known = _axes(ax, "y"), frame[name].drop_nulls()
+    axes: Any = axes_of(ax, grid="y")
+    known = frame[name].drop_nulls()
     axes.hist(known.to_list(), bins=20, range=(0, 1), color=_FILLS[0][0], edgecolor="white", linewidth=0.5)
     axes.set_xlim(0, 1)
     axes.set_xlabel(_SHARES[name])
@@ -125,21 +132,6 @@ def _counts(frame: pl.DataFrame, name: str) -> pl.DataFrame:
     label = pl.when(pl.col(name)).then(pl.lit("good")).when(~pl.col(name)).then(pl.lit("bad")).otherwise(pl.lit("none"))
     said = flat.select(source=source, label=label)
     return said.group_by("source", "label", maintain_order=True).len().sort("source", "label", descending=[False, True])
-
-
-def _axes(ax: Any, grid: str) -> Any:
-    """The axes given, or those of a new figure of a readable size."""
-    if ax is None:
-        try:
-            figure = import_module("matplotlib.figure")
-        except ImportError as error:
-            raise ConfigError("figures need matplotlib: pip install matplotlib") from error
-        # A figure without pyplot: nothing is registered, so nothing has to be closed.
-        ax = figure.Figure(figsize=(7, 4), dpi=120, layout="constrained").subplots()
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.set_axisbelow(True)
-    ax.grid(axis=grid, color="#dddddd", linewidth=0.6)
-    return ax
 
 
 def _edges(low: Any, high: Any) -> list[float]:

@@ -45,14 +45,15 @@ def guard_of(
         return Checked(None, pl.DataFrame(schema=TASK_HITS), pl.DataFrame(schema=_BANNED), None)
     held = held_out(against, columns=columns)
     hits = task_hits(tasks, held, policy)
-    name = held.select(
+    names = held.select(
         heldout=pl.int_range(pl.len(), dtype=pl.UInt32),
         _name=pl.concat_str("benchmark", "task", separator="/", ignore_nulls=True),
     )
+    # Words for a human; the levels are in the report. A task without a name is told by its place in the set.
+    name = pl.when(pl.col("_name") != "").then("_name").otherwise(pl.format("task {}", pl.col("heldout") + 1))
     banned = (
-        hits.join(name, on="heldout", how="left", maintain_order="left")
+        hits.join(names, on="heldout", how="left", maintain_order="left")
         .unique("task_id", keep="first", maintain_order=True)
-        # Words for a human; the levels are in the report.
-        .select("task_id", detail=pl.format("{} with held-out {}", "level", "_name"))
+        .select("task_id", detail=pl.format("{} with held-out {}", "level", name))
     )
     return Checked(held, hits, banned, Index.build(held, policy) if "ngram" in policy.levels else None)

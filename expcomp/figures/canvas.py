@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from importlib import import_module
 from io import BytesIO
@@ -15,12 +18,15 @@ from expcomp.errors import ConfigError, UsageError
 from expcomp.io.visible import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from matplotlib.axes import Axes
 
 P = ParamSpec("P")
+
+_HIDDEN: ContextVar[bool] = ContextVar("_HIDDEN", default=False)
+_LACKING = "figures need matplotlib: pip install matplotlib"
 
 INK = "#222222"
 QUIET = "#6b6b6b"
@@ -68,18 +74,46 @@ def _settings() -> AbstractContextManager[None]:
     try:
         style = import_module("matplotlib.style")
     except ImportError as error:
-        raise ConfigError("figures need matplotlib: pip install matplotlib") from error
+        raise ConfigError(_LACKING) from error
     context: AbstractContextManager[None] = style.context(["default", _SETTINGS])
     return context
+
+
+def new_axes(size: tuple[float, float] = (7.0, 4.0)) -> Axes:
+    """Axes of a new figure: one of pyplot under IPython, so that a notebook shows it below the cell, a plain `Figure` elsewhere.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+    """
+    told: dict[str, Any] = {"figsize": size, "dpi": 120, "layout": "constrained"}
+    try:
+        # Without pyplot nothing is registered, so nothing has to be closed; a notebook closes what it has shown.
+        made = import_module("matplotlib.pyplot").figure if _shown() else import_module("matplotlib.figure").Figure
+    except ImportError as error:
+        raise ConfigError(_LACKING) from error
+    axes: Axes = made(**told).subplots()
+    return axes
+
+
+@contextmanager
+def unshown() -> Iterator[None]:
+    """Figures made inside are for a document: a notebook does not show them."""
+    token = _HIDDEN.set(True)
+    try:
+        yield
+    finally:
+        _HIDDEN.reset(token)
+
+
+def _shown() -> bool:
+    ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    return not _HIDDEN.get() and ipython is not None and ipython() is not None
 
 
 def axes_of(ax: Axes | None, *, size: tuple[float, float] = (7.0, 4.0), grid: str = "y") -> Axes:
     """The axes given, or those of a new figure; only the left and the lower border, a light grid behind the data."""
     if ax is None:
-        figure = import_module("matplotlib.figure")
-        # Without pyplot nothing is registered, so nothing has to be closed.
-        ax = figure.Figure(figsize=size, dpi=120, layout="constrained").subplots()
-    assert ax is not None
+        ax = new_axes(size)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_axisbelow(True)
     if grid:

@@ -76,4 +76,4 @@ def pass_curves(frame: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
 def _label(arm: object, one: pl.DataFrame) -> str:
     fewest, most = int(one["tasks"].min()), int(one["tasks"].max())  # type: ignore[arg-type]
     tasks = f"{most:,}" if fewest == most else f"{most:,} to {fewest:,}"
-    return f"{short([arm], 24)[0]}\n{tasks} tasks"
+    return f"{short([arm], 24)[0]}\n{tasks} {'task' if tasks == '1' else 'tasks'}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.figures.canvas import DOWN, INK, QUIET, UP, axes_of, drawn, nothing, require, short, title
+from expcomp.io.counts import Count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +44,8 @@ def flip_matrix(
     side = 1.6 + 1.0 * len(states)
     axes = axes_of(ax, size=(side + 0.7, side), grid="")
     total, absent = both.height, frame.height - both.height
-    note = "; ".join(t for t in (note, f"{absent:,} more lack a verdict" if absent else "") if t)
-    title(axes, f"Verdicts of {total:,} tasks", note)
+    note = "; ".join(t for t in (note, f"{Count(absent):more lacks|more lack} a verdict" if absent else "") if t)
+    title(axes, f"Verdicts of {Count(total):task|tasks}", note)
     if not total:
         return nothing(axes, "no task has a verdict under both arms")
     rectangle = _rectangle()

@@ -21,6 +21,7 @@ from expcomp.figures.canvas import (
     title,
     whole_numbers,
 )
+from expcomp.io.counts import Count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +66,11 @@ def gap_histogram(
     axes = axes_of(ax)
     known = frame["gap"].drop_nulls().drop_nans()
     absent = frame.height - known.len()
-    title(axes, f"Gap of {known.len():,} tasks", f"{absent:,} more have too few scores for one" if absent else "")
+    title(
+        axes,
+        f"Gap of {Count(known.len()):task|tasks}",
+        f"{Count(absent):more has|more have} too few scores for one" if absent else "",
+    )
     if not known.len():
         return nothing(axes, "no task has a gap")
     bars, width = _bars(known)
@@ -134,7 +139,11 @@ def learnability_plane(frame: pl.DataFrame, *, ax: Axes | None = None) -> Axes:
     axes = axes_of(ax, size=(7.0, 4.4), grid="")
     known = frame.drop_nulls("pass_rate").with_columns(pl.col("band").cast(pl.String))
     absent = frame.height - known.height
-    title(axes, f"Learnability of {known.height:,} tasks" + (f"; {absent:,} more have no verdict" if absent else ""))
+    title(
+        axes,
+        f"Learnability of {Count(known.height):task|tasks}"
+        + (f"; {Count(absent):more has|more have} no verdict" if absent else ""),
+    )
     if not known.height:
         return nothing(axes, "no task has a verdict")
     places = known.group_by("n_verdicts", "pass_rate", "band", maintain_order=True).agg(pl.len().alias("tasks"))

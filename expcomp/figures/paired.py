@@ -22,6 +22,7 @@ from expcomp.figures.canvas import (
     short,
     title,
 )
+from expcomp.io.counts import Count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +63,7 @@ def slopes(
     require(frame, "slopes", _NEEDS)
     axes = axes_of(ax, size=(6.4, 4.6))
     both, absent = _both(frame)
-    title(axes, f"{both.height:,} tasks under both arms", _absent(absent))
+    title(axes, f"{Count(both.height):task|tasks} under both arms", _absent(absent))
     if not both.height:
         return nothing(axes, "no task has a score under both arms")
     lines = (
@@ -153,7 +154,7 @@ def dumbbells(
     both, absent = _both(frame)
     named = both.height <= _NAMED
     axes = axes_of(ax, size=(7.6, 1.4 + 0.2 * max(both.height, 4) if named else 6.0), grid="x")
-    title(axes, f"{both.height:,} tasks by difference", _absent(absent))
+    title(axes, f"{Count(both.height):task|tasks} by difference", _absent(absent))
     if not both.height:
         return nothing(axes, "no task has a score under both arms")
     rows = both.sort("difference", "baseline_mean", "task", maintain_order=True)
@@ -230,7 +231,7 @@ def _both(frame: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 
 def _absent(n: int) -> str:
-    return f"{n:,} more {'has' if n == 1 else 'have'} no score under one of them" if n else ""
+    return f"{Count(n):more has|more have} no score under one of them" if n else ""
 
 
 def _labels(rows: pl.DataFrame) -> list[str]:

@@ -9,9 +9,7 @@ Enum columns are not for Delta; hand in String.
 from __future__ import annotations
 
 import json
-import os
 import random
-import secrets
 import threading
 import time
 from dataclasses import dataclass, field
@@ -21,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from expcomp.errors import OutputError, SourceError
+from expcomp.io.delta_parts import PART_ROWS, Parts, now
 from expcomp.io.delta_snapshot import (
     NOTE,
     Snapshot,
     address,
     arrow_schema,
-    bounds,
     check_free,
     commits,
     first_line,
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-PART_ROWS = 250_000
 CHECKPOINT_EVERY = "20"
 """Commits between checkpoints: each open reads the log since the last one, about 0.2 ms a commit with 145 columns."""
 
@@ -49,7 +46,6 @@ ORPHAN_HOURS = 24
 FILES = "files"
 """The lock of every change that takes files away: Delta itself does not see a rewrite that meets a compaction."""
 
-_COMPRESSION_LEVEL = 3
 _RETRIES = 100
 _DICE = random.SystemRandom()
 
@@ -70,6 +66,7 @@ class DeltaFolder:
 
     def __init__(self, uri: str, table: DeltaTable, options: Mapping[str, str] | None) -> None:
         self.uri, self._live, self._options = uri, table, options
+        self._parts = Parts(uri, options)
         self._lock = threading.RLock()  # threads of one process take turns; processes need no lock
         meta = table.metadata()
         self.name, self.description = meta.name, meta.description
@@ -113,7 +110,7 @@ class DeltaFolder:
                 if not seen.plain:
                     msg = f"{self.uri} needs features of Delta, by another engine, that expcomp does not write; nothing was changed"
                     raise OutputError(msg)
-                parts = self._write(change.rows, stats, same=change.same_rows)
+                parts = self._parts.write(change.rows, stats, same=change.same_rows)
                 if self._committed(seen, change, parts):
                     self._refresh()
                     return int(self._live.version())
@@ -188,42 +185,6 @@ class DeltaFolder:
         except (DeltaError, OSError):
             self._live = load(self.uri, self._options, None)
 
-    def _write(self, rows: pl.DataFrame, stats: Sequence[str], *, same: bool) -> list[Any]:
-        from deltalake.transaction import AddAction
-
-        parts: list[Any] = []
-        for frame in rows.iter_slices(PART_ROWS):
-            name = f"part-{secrets.token_hex(16)}.zstd.parquet"
-            held = frame.select(s.name for s in frame if s.null_count() < frame.height)  # what is absent is null
-            try:
-                size = self._put(held, name)
-            except OSError as error:
-                self._drop(parts)
-                msg = f"{self.uri} cannot be written: {error.strerror or error}; nothing was changed"
-                raise OutputError(msg) from error
-            parts.append(AddAction(name, size, {}, _now(), not same, json.dumps(bounds(held, stats))))
-        return parts
-
-    def _put(self, frame: pl.DataFrame, name: str) -> int:
-        if is_local(self.uri):
-            path = Path(self.uri) / name
-            with path.open("xb") as handle:
-                frame.write_parquet(handle, compression="zstd", compression_level=_COMPRESSION_LEVEL)
-                handle.flush()
-                os.fsync(handle.fileno())
-                return handle.tell()
-        options = dict(self._options) if self._options else None
-        frame.write_parquet(
-            f"{self.uri}/{name}", compression="zstd", compression_level=_COMPRESSION_LEVEL, storage_options=options
-        )
-        return int(self._store().get_file_info(name).size)
-
-    def _store(self) -> Any:
-        from deltalake.fs import DeltaStorageHandler
-        from pyarrow.fs import PyFileSystem
-
-        return PyFileSystem(DeltaStorageHandler(self.uri, dict(self._options) if self._options else None))
-
     def _committed(self, seen: Snapshot, change: Change, parts: list[Any]) -> bool:
         """Commit on top of what was seen; False when another writer with a common lock was quicker."""
         from deltalake import CommitProperties, Transaction
@@ -231,7 +192,7 @@ class DeltaFolder:
         from deltalake.transaction import RemoveAction
 
         size = dict(zip(seen.files["path"], seen.files["size_bytes"], strict=True))
-        gone = [RemoveAction(p, not change.same_rows, _now(), size[p], {}) for p in change.replaced]
+        gone = [RemoveAction(p, not change.same_rows, now(), size[p], {}) for p in change.replaced]
         locks = change.locks | ({FILES} if gone else set())
         properties = CommitProperties(
             custom_metadata={NOTE: json.dumps(dict(change.note))},
@@ -245,7 +206,7 @@ class DeltaFolder:
         except (DeltaError, OSError) as error:
             if self._has(parts):
                 return True  # the commit stands; what failed came after it
-            self._drop(parts)
+            self._parts.drop(parts)
             if not isinstance(error, CommitFailedError):
                 msg = f"{self.uri} cannot be written: {first_line(error)}; nothing was changed"
                 raise OutputError(msg) from error
@@ -254,13 +215,6 @@ class DeltaFolder:
 
     def _has(self, parts: list[Any]) -> bool:
         return bool(parts) and parts[0].path in set(self.snapshot().files["path"])
-
-    def _drop(self, parts: list[Any]) -> None:
-        for part in parts:
-            if is_local(self.uri):
-                (Path(self.uri) / part.path).unlink(missing_ok=True)
-            else:
-                self._store().delete_file(part.path)
 
 
 def open_table(path: str | Path, options: Mapping[str, str] | None = None) -> DeltaFolder:
@@ -302,7 +256,3 @@ def create_table(
                 msg = f"{path} cannot be written: {first_line(error)}"
                 raise OutputError(msg) from error
     return open_table(path, options)
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

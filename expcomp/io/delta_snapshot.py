@@ -76,6 +76,14 @@ class Snapshot:
         """Name in the log of a file as `scan` gives it."""
         return path.removeprefix(f"{self._uri}/")
 
+    def readable(self, name: str) -> bool:
+        """Whether a part, by its name in the log, can be read to its end."""
+        try:
+            self.scan([name]).collect()
+        except (pl.exceptions.ComputeError, OSError, SourceError):
+            return False
+        return True
+
     def check(self, files: pl.DataFrame | None = None) -> None:
         """Refuse a table whose files are not all there; a look at their sizes, of a local table.
 

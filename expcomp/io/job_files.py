@@ -212,7 +212,7 @@ class LineFile:
             raise OutputError(f"{path}: another process is at work in this job") from None
         except OSError as error:
             raise OutputError(f"{path}: cannot be opened ({error.strerror})") from error
-        self.data = whole_lines(self._read())
+        self.data = _whole_lines(self._read())
         os.ftruncate(self._handle, len(self.data))
 
     def append(self, line: bytes) -> None:
@@ -248,8 +248,15 @@ class LineFile:
         return os.pread(self._handle, os.fstat(self._handle).st_size, 0)
 
 
-def whole_lines(data: bytes) -> bytes:
-    """Lines up to the last line feed."""
+def read_lines(path: Path) -> bytes | None:
+    """The whole lines of such a file; None when it cannot be read."""
+    try:
+        return _whole_lines(path.read_bytes())
+    except OSError:
+        return None
+
+
+def _whole_lines(data: bytes) -> bytes:
     return data[: data.rfind(b"\n") + 1]
 
 
@@ -257,8 +264,6 @@ def whole_lines(data: bytes) -> bytes:
 def _new(path: Path) -> Iterator[int]:
     try:
         handle = os.open(path, _NEW, 0o600)
-    except FileExistsError:
-        raise
     except OSError as error:
         raise OutputError(f"{path.name}: cannot be written ({error.strerror})") from error
     try:

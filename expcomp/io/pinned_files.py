@@ -21,7 +21,7 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0
 
 
 class PinnedFileError(SourceError):
-    """A file that cannot be hashed. `code` is `not_regular_file`, `too_large`, `empty` or `changed`; `found` says what was met."""
+    """A file that cannot be hashed: `code` is `not_regular_file`, `too_large`, `empty`, `changed` or `cancelled`, `found` says more."""
 
     def __init__(self, path: Path, code: str, found: str) -> None:
         super().__init__(f"{path}: {found}")
@@ -76,7 +76,7 @@ def hash_file(
         digest, total, kept = hashlib.sha256(), 0, []
         while chunk := os.read(handle, _CHUNK):
             if cancelled():
-                raise PinnedFileError(path, "changed", "hashing was cancelled")
+                raise PinnedFileError(path, "cancelled", "hashing was cancelled")
             total += len(chunk)
             if total > before.st_size:
                 break

@@ -6,12 +6,15 @@ import base64
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import select
+import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +28,8 @@ GRACE = 0.25
 CONFIRM = 10.0
 """Seconds after SIGKILL in which every process has to be gone."""
 KEEP_OUTPUT = 64 << 10
+_SLACK = 20.0  # seconds that a busy machine may take for all of this
+_TICK_MS = 50
 LIMITS = ("AS", "CPU", "FSIZE", "NOFILE", "NPROC")
 """Resource limits of setrlimit(2) that a command may be given."""
 
@@ -226,11 +231,13 @@ def run_process(
     }
     if cancelled():
         return ProcessResult("cancelled")
-    return _result(_supervised(order, executable.handle, cancelled))
+    return _result(_supervised(order, executable.handle, cancelled, timeout, grace))
 
 
-def _supervised(order: Mapping[str, object], handle: int, cancelled: Callable[[], bool]) -> bytes:
-    """What the supervisor tells."""
+def _supervised(
+    order: Mapping[str, object], handle: int, cancelled: Callable[[], bool], timeout: float | None, grace: float
+) -> bytes:
+    """What the supervisor tells; it is given up when it takes much longer than it may."""
     process = subprocess.Popen(  # noqa: S603 - ourselves
         [sys.executable, "-I", "-S", os.fspath(_SUPERVISOR)],
         stdin=subprocess.PIPE,
@@ -244,35 +251,42 @@ def _supervised(order: Mapping[str, object], handle: int, cancelled: Callable[[]
     assert process.stdin is not None
     assert process.stdout is not None
     told = b""
+    slack = grace + CONFIRM + _SLACK
+    last = math.inf if timeout is None else time.monotonic() + timeout + slack
+    ready = select.poll()
+    ready.register(process.stdout, select.POLLIN)
     try:
-        try:
+        with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(order).encode() + b"\n")
             process.stdin.flush()
-        except BrokenPipeError:
-            return b""
-        while True:
-            if select.select([process.stdout], [], [], 0.05)[0]:
+        while time.monotonic() < last:
+            if ready.poll(_TICK_MS):
                 data = os.read(process.stdout.fileno(), 1 << 16)
                 if not data:
-                    return told
+                    break
                 told += data
             elif not process.stdin.closed and cancelled():
                 process.stdin.close()
+                last = min(last, time.monotonic() + slack)
     finally:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
         try:
-            process.wait(CONFIRM + 10)
-        except subprocess.TimeoutExpired:
+            process.wait(max(0.0, min(slack, last - time.monotonic())))
+        except subprocess.TimeoutExpired:  # somebody stopped it; its death ends the command, too
             process.kill()
             process.wait()
         process.stdout.close()
+    return told
 
 
 def _result(told: bytes) -> ProcessResult:
     lines = [json.loads(line) for line in told.splitlines(keepends=True) if line.endswith(b"\n")]
-    ended = next((line["ended"] for line in lines if "ended" in line), None)
+    ended = next((line["ended"] for line in reversed(lines) if "ended" in line), None)
     if ended is None:
+        for line in lines:
+            with contextlib.suppress(OSError, KeyError):
+                os.killpg(line["started"], signal.SIGKILL)
         return ProcessResult("lost")
     return ProcessResult(**ended | {"tail": base64.b64decode(ended.get("tail", ""))})
 

@@ -23,6 +23,9 @@ STORED: Mapping[str, pl.Expr] = {
     "given_scope": pl.when(~pl.col("scope_rule").is_in(_UNKNOWN).fill_null(value=False)).then("failure_scope"),
     "given_passed": pl.col("official_passed"),
     "given_status": pl.col("status"),
+    "stored_status": pl.col(
+        "status"
+    ),  # what a stored run says of its job is as old as the run: it does not start again
     "given_role": pl.when(pl.col("role_source") == "record").then("role"),
     "odd_score": pl.when(pl.col("score_issue") == "score_not_finite").then(True),
     "labels": pl.col("failure_labels"),

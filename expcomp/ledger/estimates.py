@@ -35,7 +35,8 @@ def estimate(runs: pl.DataFrame, estimator: str, *, by: Sequence[str] = ("filed_
         One row a group: `estimator`; `value` over the counted scores alone (runs without one are excluded);
         `value_missing_as_zero`, where each run without one stands as 0 (counted as fail); `lower_bound` and `upper_bound`, where each
         stands as the worst and the best of the scale, null on a `raw` one; `cases`, `cases_scored`; `runs` = `runs_scored` +
-        `runs_infra` (not the agent's failure) + `runs_unscored` (neither); `runs_per_case` (mean), `max_runs_per_case`; `scale`.
+        `runs_infra` (not the agent's failure) + `runs_unscored` (neither; both null where no run
+        says, as under profile `loopx`); `runs_per_case` (mean), `max_runs_per_case`; `scale`.
 
     Raises:
         UsageError: An unknown estimator.
@@ -59,6 +60,7 @@ def estimate(runs: pl.DataFrame, estimator: str, *, by: Sequence[str] = ("filed_
         runs_scored=raw.count().cast(pl.Int64),
         runs_normed=pl.col("_norm").count().cast(pl.Int64),
         runs_infra=(pl.col("infra").fill_null(value=False) & raw.is_null()).sum().cast(pl.Int64),
+        told=pl.col("infra").is_not_null().any(),
     )
     whole, none = (pl.col("runs_normed").sum() == n for n in (pl.col("runs_scored").sum(), 0))
     return (
@@ -81,7 +83,8 @@ def estimate(runs: pl.DataFrame, estimator: str, *, by: Sequence[str] = ("filed_
             pl.when(whole).then(pl.col("norm_high").mean()).alias("upper_bound"),
             pl.len().cast(pl.Int64).alias("cases"),
             pl.col("raw").is_not_null().sum().cast(pl.Int64).alias("cases_scored"),
-            pl.col("runs", "runs_scored", "runs_infra").sum(),
+            pl.col("runs", "runs_scored").sum(),
+            pl.when(pl.col("told").any()).then(pl.col("runs_infra").sum()).alias("runs_infra"),
             pl.col("runs").mean().alias("runs_per_case"),
             pl.col("runs").max().alias("max_runs_per_case"),
         )

@@ -46,7 +46,7 @@ def export(
         raise UsageError(f"{out}: {kind or 'no ending'} is no kind of export; expected one of {', '.join(KINDS)}")
     if "://" not in str(ledger.path):
         check_out(Path(ledger.path), out)
-    runs = select(ledger.runs, where or Where()).collect()
+    runs = ledger.collect(select(ledger.runs, where or Where()))
     with replacing(out, force=force) as file:
         _write(file, kind, runs, ledger, whole=where is None or where == Where())
     return {"out": str(out), "kind": kind, "runs": runs.height, "version": ledger.version}

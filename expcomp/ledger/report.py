@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from expcomp.io.counts import Count
 from expcomp.io.text_tables import markdown_table
 from expcomp.ledger.backlog import backlog_of
 from expcomp.ledger.cases import active, terminal
@@ -97,14 +98,11 @@ def score_table(runs: pl.DataFrame) -> pl.DataFrame:
             pl.when(pl.col("passed").count() > 0).then(pl.col("passed").sum()).cast(pl.Int64).alias("runs_passed"),
             pl.when(pl.col("cost_usd").count() > 0).then(pl.col("cost_usd").sum()).alias("cost_usd"),
             pl.col("cost_usd").count().cast(pl.Int64).alias("runs_cost"),
-            (pl.col("infra").count() > 0).alias("_told"),
         )
     )
     joined = found["mean_of_case_means"].with_columns(named)
     joined = joined.join(facts, on=_BY, how="left", nulls_equal=True, maintain_order="left")
-    return joined.with_columns(
-        pl.when("_told").then(c).alias(c) for c in ("runs_infra", "runs_unscored")
-    ).select(
+    return joined.select(
         *_BY, "role", "scale", *ESTIMATORS, pl.col("value_missing_as_zero").alias("missing_as_zero"), "lower_bound", "upper_bound",
         "max_runs_per_case", "cases", "cases_scored", "runs", "runs_scored", "runs_passed", "runs_infra", "runs_unscored", "cost_usd",
         "runs_cost",
@@ -124,7 +122,7 @@ def report(ledger: Ledger, where: Where | None = None, *, limit: int = 200) -> s
         where: Which runs; all by default.
         limit: Cases that are listed; how many more there are is said.
     """
-    runs = select(ledger.runs, where or Where()).collect()
+    runs = ledger.collect(select(ledger.runs, where or Where()))
     pack = ledger.pack
     if pack.settings.get("compatible"):
         return markdown(runs, pack, updated_at=ledger.head.get("updated_at"))
@@ -155,7 +153,7 @@ def _own(runs: pl.DataFrame, pack: Pack, version: int, limit: int) -> str:
     )  # fmt: skip
     parts += _section("Cases", shown.head(limit), _DECISIONS)
     if shown.height > limit:
-        parts.append(f"{shown.height - limit:,} more cases are not listed.")
+        parts.append(f"{Count(shown.height - limit):more case is|more cases are} not listed.")
     parts += _section("Backlog", backlog_of(runs.lazy(), pack), _BACKLOG, note="backlog")
     parts += _section(
         "Archived", _archived(runs), {"filed_benchmark": "Benchmark", "archive_reason": "Why", "n": "Runs"}

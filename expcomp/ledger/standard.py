@@ -38,6 +38,7 @@ def standard_entries(
     frame = frame.with_columns(
         _issues(refused, frame.height),
         shown.alias("artifact_refs"),
+        pl.lit(None, pl.String).alias("stored_status"),
         pl.Series("content_hash", [_digest(r) for r in records], dtype=pl.String()),
     )
     frame = derive(_scored(_identity(frame, pack, now)), pack)

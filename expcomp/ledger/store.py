@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,28 +11,26 @@ import polars as pl
 from expcomp.errors import UsageError
 from expcomp.io.delta import Change, create_table, open_table
 from expcomp.ledger import adding, changes
-from expcomp.ledger.about import DEFAULT, NAME, about_of, head_of, known_profile
+from expcomp.ledger.about import DEFAULT, NAME, about_of, known_profile
 from expcomp.ledger.adding import AddReport
 from expcomp.ledger.archive import Filter, archive, restore
-from expcomp.ledger.cases import ARCHIVE_COLUMNS, CASE, RUN, active
+from expcomp.ledger.cases import ARCHIVE_COLUMNS, RUN, active
 from expcomp.ledger.changes import ORDER, STATS
-from expcomp.ledger.document import ledger_document, reload
-from expcomp.ledger.history import history_frame
 from expcomp.ledger.identity import with_keys
 from expcomp.ledger.inputs import REFUSED, Inputs, stamped
-from expcomp.ledger.pack import Pack, read_pack
+from expcomp.ledger.reading import Reading
 from expcomp.ledger.recompute import recompute
-from expcomp.ledger.views import between, cases_of, instant, narrow, roled
+from expcomp.ledger.views import instant, narrow
 from expcomp.tables.ledger import RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from expcomp.io.delta_snapshot import Snapshot
 
 
-class Ledger:
+class Ledger(Reading):
     """A ledger at a folder or an object store.
 
     Args:
@@ -61,8 +58,7 @@ class Ledger:
     ) -> None:
         if profile is not None:
             known_profile(profile)
-        self.path, self._rules = path, rules
-        self._version: int | None = None
+        self.path, self._rules, self._version = path, rules, None
         self._widened = False
         if create:
             about = json.dumps({"profile": profile or DEFAULT, "roles": dict(roles or {})}, sort_keys=True)
@@ -70,111 +66,12 @@ class Ledger:
         else:
             self._table = open_table(path, options)
         meta = about_of(self._table)
-        self.profile: str = meta["profile"]
-        self.roles: dict[str, str] = dict(roles) if roles else meta.get("roles", {})
+        self.profile = meta["profile"]
+        self.roles = dict(roles) if roles else meta.get("roles", {})
         if profile is not None and profile != self.profile:
             msg = f"{path} is a ledger of profile {self.profile}, not {profile}"
             raise UsageError(msg)
         known_profile(self.profile)
-
-    @cached_property
-    def pack(self) -> Pack:
-        """The rules of the profile."""
-        return read_pack(self.profile, self._rules)
-
-    @property
-    def version(self) -> int:
-        """The version that is read: the newest, or the one it was opened at."""
-        return self._snapshot().version
-
-    @property
-    def runs(self) -> pl.LazyFrame:
-        """All runs, archived ones too, of one version: what is committed later is not in it."""
-        found = self._read(self._snapshot())
-        if self.pack.settings.get("compatible"):
-            return reload(found.collect(), self.pack).lazy()
-        return roled(found, self.roles)
-
-    @property
-    def stored(self) -> pl.LazyFrame:
-        """All runs as they were written, nothing derived again."""
-        return self._read(self._snapshot())
-
-    @property
-    def cases(self) -> pl.LazyFrame:
-        """One row a case: runs, and of those that are active how many are scored, passed, infrastructure, and by how many arms."""
-        return cases_of(self.runs)
-
-    @property
-    def decisions(self) -> pl.LazyFrame:
-        """One row a case with its decision, by the rules of the profile."""
-        from expcomp.ledger.decide import decide
-
-        return decide(self.runs.collect(), self.pack).lazy()
-
-    def decide(self, baseline: str, treatment: str) -> pl.DataFrame:
-        """One row a case with its decision between two named arms, whatever roles arms have; other arms are left out."""
-        from expcomp.ledger.decide import decide
-
-        return decide(between(self.runs, baseline, treatment).collect(), self.pack)
-
-    @property
-    def backlog(self) -> pl.LazyFrame:
-        """One row a benchmark and repair class, the most urgent first: what it blocks, what it would unlock."""
-        from expcomp.ledger.backlog import backlog_of
-
-        return backlog_of(self.runs, self.pack).lazy()
-
-    @property
-    def history(self) -> pl.LazyFrame:
-        """One row a commit, newest first: version, time, action and counts."""
-        return history_frame(self._table.history()).lazy()
-
-    @property
-    def head(self) -> dict[str, Any]:
-        """What the last document that was added said of itself: `updated_at`, `benchmarks`, `header`; empty without one."""
-        return head_of(self._table.history(), self.version)
-
-    def document(self, *, derived: bool = True) -> dict[str, Any]:
-        """The ledger as the ancestor's document, with the head of the last document that was added.
-
-        Args:
-            derived: What rules derive is derived again; else the runs are told as they were written.
-        """
-        about = self.head
-        given = {k: about[k] for k in ("updated_at", "benchmarks", "header") if about.get(k) is not None}
-        runs = self.runs if derived else self.stored
-        return ledger_document(runs.collect(), self.pack, **given)
-
-    def estimate(self, estimator: str, *, by: Sequence[str] = ("filed_benchmark", "arm_id")) -> pl.DataFrame:
-        """The score by group under a named estimator, with its denominators; see `expcomp.ledger.estimates`."""
-        from expcomp.ledger.estimates import estimate
-
-        read = (
-            *by,
-            *CASE,
-            "countable_score",
-            "score_norm",
-            "infra",
-            "archive_state",
-            "status",
-            "run_at",
-            "recorded_at",
-            "run_id",
-        )
-        return estimate(self.runs.select(list(dict.fromkeys(read))).collect(), estimator, by=by)
-
-    def at(self, version: int) -> Ledger:
-        """The ledger as it was at a version, to read.
-
-        Raises:
-            SourceError: That version is gone, or never was.
-        """
-        self._table.snapshot(version)
-        view = object.__new__(type(self))
-        view.__dict__.update({k: v for k, v in self.__dict__.items() if k != "pack"})
-        view._version = version
-        return view
 
     def add(
         self,
@@ -216,13 +113,13 @@ class Ledger:
     def merge(self, other: Ledger, *, conflict: str = "newest", dry_run: bool = False) -> AddReport:
         """Add all runs of another ledger; the other is only read."""
         self._to_write()
-        runs = other._read(other._snapshot()).collect()
+        runs = other.collect(other.stored)
         same = other.profile == self.profile
         if not same and self.profile != DEFAULT:
             msg = f"{other.path} has profile {other.profile}; it cannot be merged into one of {self.profile}"
             raise UsageError(msg)
         given = Inputs(
-            runs if same else recompute(other.runs.collect(), self.pack), pl.DataFrame(schema=REFUSED), stored=True
+            runs if same else recompute(other.collect(other.runs), self.pack), pl.DataFrame(schema=REFUSED), stored=True
         )
         return self._add(given, None, conflict, "merge", dry_run=dry_run)
 
@@ -317,14 +214,6 @@ class Ledger:
         rows, replaced = changes.patched(seen, changed, ARCHIVE_COLUMNS)
         locks = changes.run_locks(changed, self.profile == DEFAULT)
         return Change(rows, replaced, locks, {"action": action, **facts})
-
-    def _read(self, seen: Snapshot) -> pl.LazyFrame:
-        frame = seen.scan()
-        lacks = [pl.lit(None, t).alias(n) for n, t in RUNS.schema.items() if n not in seen.schema]
-        return frame.with_columns(lacks).select(list(RUNS.columns))
-
-    def _snapshot(self) -> Snapshot:
-        return self._table.snapshot(self._version)
 
     def _to_write(self) -> None:
         if self._version is not None:

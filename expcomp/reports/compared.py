@@ -9,8 +9,10 @@ import polars as pl
 
 from expcomp.comparing.compare import compare
 from expcomp.comparing.plots import arm_means, plot_comparison
+from expcomp.comparing.showing import needed_text
 from expcomp.errors import ExpcompError, UsageError
 from expcomp.figures.canvas import interval, number
+from expcomp.io.counts import Count
 from expcomp.reports.model import Col, Figure, Section, Table
 
 if TYPE_CHECKING:
@@ -97,16 +99,14 @@ def _section(c: Comparison, id_: str) -> Section:
 def _words(c: Comparison) -> Iterator[str]:
     found = interval(c.estimate, c.low, c.high, signed=True)
     how = f"{c.confidence:.0%} interval, {c.method}" if c.low is not None else "no interval"
-    clusters = "" if c.n_clusters is None else f" in {c.n_clusters:,} clusters"
-    yield f"{c.treatment} − {c.baseline}: {found} over {c.n_units:,} tasks{clusters} ({how})."
+    clusters = "" if c.n_clusters is None else f" in {Count(c.n_clusters):cluster|clusters}"
+    yield f"{c.treatment} − {c.baseline}: {found} over {Count(c.n_units):task|tasks}{clusters} ({how})."
     yield f"Decision: {c.decision.replace('_', ' ')}, since {c.reason.replace('_', ' ')}."
     if c.decision == "need_more_data":
-        more = [
-            f"{n:,} more {what}" if what != "trials" else f"{n:,} trials a task" for what, n in c.needed.items() if n
-        ]
-        yield f"To decide: {' or '.join(more)}." if more else "How much more data would decide is not known."
+        more = needed_text(c.needed)
+        yield f"To decide: {more}." if more else "How much more data would decide is not known."
     if c.mde is not None:
-        yield f"{c.n_units:,} tasks of this spread show a difference of {number(c.mde)} or more with power 0.8."
+        yield f"{Count(c.n_units):task|tasks} of this spread show a difference of {number(c.mde)} or more with power 0.8."
     if c.bounds is not None:
         worst, best = (number(b, signed=True) for b in c.bounds)
         yield f"If every lost trial went against the treatment the difference would be {worst}, if for it {best}."
@@ -243,7 +243,7 @@ def _more_tables(c: Comparison, id_: str) -> Iterator[Table]:
 def _figures(c: Comparison, id_: str) -> Iterator[Figure]:
     if not c.n_units:
         return
-    told = f"{c.better:,} tasks better, {c.worse:,} worse, {c.n_units - c.better - c.worse:,} the same."
+    told = f"{Count(c.better):task|tasks} better, {c.worse:,} worse, {c.n_units - c.better - c.worse:,} the same."
     drawn = {
         "slopes": (
             True,

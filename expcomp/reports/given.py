@@ -56,7 +56,7 @@ def given_of(what: Any, score_scale: tuple[float, float] | None = None) -> Given
         what = opened(what)
     trials = read_trials(what, score_scale=score_scale)
     kind, counts, problems, compiled = _about(what)
-    return Given(kind, what, trials.frame.collect(), trials.left_out, counts, problems, compiled)
+    return Given(kind, what, trials.collect(trials.frame), trials.left_out, counts, problems, compiled)
 
 
 def opened(paths: Sequence[str | Path]) -> Ledger | Compilation | TraceSet | pl.DataFrame:

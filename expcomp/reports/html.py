@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
+from expcomp.io.counts import Count
 from expcomp.reports.cells import html, keys, texts
 from expcomp.reports.page import page
 from expcomp.version import __version__
@@ -65,7 +66,7 @@ def _table(table: Table) -> str:
     ]
     rows = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True))
     more = table.frame.height - ROWS
-    notes = [f"{more:,} more rows stand in the JSON document."] if more > 0 else []
+    notes = [f"{Count(more):more row stands|more rows stand} in the JSON document."] if more > 0 else []
     notes += [table.note] if table.note else []
     below = "".join(f'<p class="note">{html(n)}</p>' for n in notes)
     tall = " tall" if table.frame.height > TALL else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from expcomp.io.counts import Count
 from expcomp.reports.cells import markdown, texts
 
 if TYPE_CHECKING:
@@ -44,6 +45,6 @@ def _table(table: Table) -> Iterator[str]:
     yield from (f"| {' | '.join(row)} |" for row in zip(*marked, strict=True))
     yield ""
     if table.frame.height > ROWS:
-        yield from (f"{table.frame.height - ROWS:,} more rows stand in the JSON document.", "")
+        yield from (f"{Count(table.frame.height - ROWS):more row stands|more rows stand} in the JSON document.", "")
     if table.note:
         yield from (markdown(table.note), "")

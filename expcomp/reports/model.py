@@ -87,9 +87,10 @@ class Figure:
     @cached_property
     def svg(self) -> bytes:
         """The figure as SVG."""
-        from expcomp.figures.canvas import picture
+        from expcomp.figures.canvas import picture, unshown
 
-        return picture(self.draw(), "svg")
+        with unshown():
+            return picture(self.draw(), "svg")
 
 
 @dataclass(frozen=True)

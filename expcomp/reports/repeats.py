@@ -12,6 +12,7 @@ from expcomp.comparing.plots import plot_gap
 from expcomp.errors import ExpcompError
 from expcomp.figures.canvas import interval
 from expcomp.figures.curves import pass_curves
+from expcomp.io.counts import Count
 from expcomp.reports.model import Col, Figure, Section, Table
 
 if TYPE_CHECKING:
@@ -118,7 +119,9 @@ def _gap(gap: SolverGap, id_: str) -> Section:
     title = "Solver gap" if gap.weak is None else f"Solver gap of {gap.strong} over {gap.weak}"
     who = "best − worst attempt" if gap.weak is None else f"{gap.strong} − {gap.weak}"
     how = f"{gap.confidence:.0%} interval, {gap.method}" if gap.low is not None else "no interval"
-    found = f"{who}: {interval(gap.estimate, gap.low, gap.high, signed=True)} over {gap.n_units:,} tasks ({how})."
+    found = (
+        f"{who}: {interval(gap.estimate, gap.low, gap.high, signed=True)} over {Count(gap.n_units):task|tasks} ({how})."
+    )
     text = (found, *(f"Note: {n}." for n in gap.notes))
     return Section(id_, title, text, tuple(_gap_tables(gap, id_)), tuple(_gap_figures(gap, id_)))
 
@@ -139,7 +142,7 @@ def _gap_tables(gap: SolverGap, id_: str) -> Iterator[Table]:
             Col("contribution", "part of the gap", "number", signed=True),
             Col("share", "share of the gap", "number", signed=True),
         )
-        note = f"Over {gap.n_units:,} tasks; the parts sum to the gap. A sum of parts has no interval of its own here."
+        note = f"Over {Count(gap.n_units):task|tasks}; the parts sum to the gap. A sum of parts has no interval of its own here."
         told = gap.explained.with_columns(pl.col("failure_class").fill_null("none recorded"))
         yield Table(f"{id_}_explained", "What the gap is made of", told, shown, note)
     tasks = gap.frame.sort("gap", descending=True, nulls_last=True, maintain_order=True)
@@ -163,7 +166,7 @@ def _gap_tables(gap: SolverGap, id_: str) -> Iterator[Table]:
 
 
 def _gap_figures(gap: SolverGap, id_: str) -> Iterator[Figure]:
-    alt = f"Histogram of the gap of {gap.n_units:,} tasks; the numbers stand in the table of tasks."
+    alt = f"Histogram of the gap of {Count(gap.n_units):task|tasks}; the numbers stand in the table of tasks."
     yield Figure(
         f"{id_}_histogram", "How far apart solvers are on each task.", alt, partial(plot_gap, gap, "histogram")
     )

@@ -9,6 +9,7 @@ import polars as pl
 
 from expcomp.figures.cost import cost_success
 from expcomp.figures.forest import forest
+from expcomp.io.counts import Count
 from expcomp.reports.measures import METHODS, TASK, over_tasks
 from expcomp.reports.model import Col, Figure, Section, Table
 
@@ -37,7 +38,7 @@ _MEASURES: tuple[tuple[str, pl.Expr], ...] = (
 def read_section(given: Given) -> Section:
     """What was read, and what of it is no trial."""
     text = [
-        f"Read: {_KINDS[given.kind]}. {given.trials.height:,} attempts count as trials of {_tasks(given.trials):,} tasks."
+        f"Read: {_KINDS[given.kind]}. {Count(given.trials.height):trial|trials} of {Count(_tasks(given.trials)):task|tasks}."
     ]
     if not given.trials.height:
         text.append("There is no trial, so nothing can be said of scores, arms or costs.")

@@ -29,11 +29,12 @@ def k_curves(
     confidence: float = 0.95,
     resamples: int = 10_000,
     seed: int = 0,
+    scale: tuple[float, float] | None = None,
 ) -> pl.DataFrame:
     """A curve for each group: the mean over its tasks of an estimator of `passk`, for each k.
 
-    The interval is that of a mean over tasks, `min(t, BCa)` to `max(t, BCa)` of `batch.paired_means`, cut to [0, 1] for pass rates: the
-    task is the unit, and the trials of a task only sharpen its own value.
+    The interval is that of a mean over tasks, `min(t, BCa)` to `max(t, BCa)` of `batch.paired_means`, cut to the scale where it is
+    known: [0, 1] for pass rates, `scale` for rewards. The task is the unit, and the trials of a task only sharpen its own value.
 
     Args:
         frame: One row a trial.
@@ -46,6 +47,7 @@ def k_curves(
         confidence: Of the intervals.
         resamples: Bootstrap resamples.
         seed: Of the resamples.
+        scale: Lowest and highest reward there can be; None where it is not known.
 
     Returns:
         Sorted by group and k: the `by` columns, `k`, `tasks`, `left_out` (tasks with fewer than k trials: points that leave tasks out do
@@ -79,8 +81,9 @@ def k_curves(
     )
     means = paired_means(points["estimate"], confidence=confidence, resamples=resamples, seed=seed)
     bounds = means.select("low", "high", "reason")
-    if estimator in COUNTED:
-        bounds = bounds.with_columns(pl.col("low", "high").clip(0, 1))
+    limits = (0.0, 1.0) if estimator in COUNTED else scale
+    if limits is not None:
+        bounds = bounds.with_columns(pl.col("low", "high").clip(*limits))
     return points.select(
         *groups,
         "k",

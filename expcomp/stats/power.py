@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from expcomp.stats.inputs import Floats, Ints
 
+_LARGEST_T = 1000.0
 Alternative = Literal["two-sided", "larger", "smaller"]
 
 
@@ -164,6 +165,64 @@ def paired_t(
     return _solved(TTestPower(), **known, alpha=alpha, alternative=alternative)
 
 
+def detectable_t(se: ArrayLike, df: ArrayLike, *, alpha: float = 0.05, power: float = 0.8) -> Floats:
+    """Smallest difference that a two-sided t-test shows with the wanted power, `d se`, elementwise.
+
+    d is the noncentrality at which the noncentral t of df exceeds `t(1 - alpha/2, df)` with chance `power` (`scipy.special.nctdtrinc`);
+    the other tail is left out: `paired_t` has it, and differs by less than 1e-4 of the value at level 0.05 and power 0.8.
+
+    Args:
+        se: Standard error of the difference.
+        df: Degrees of freedom, pairs or clusters minus 1.
+        alpha: Two-sided level.
+        power: Chance to detect the difference.
+
+    Returns:
+        Broadcast shape of both; nan where se is nan, df below 1, or `t` above 1,000 (one or two degrees of freedom at a tiny level).
+
+    Raises:
+        StatsError: A level or power not between 0 and 1.
+    """
+    se, df = np.broadcast_arrays(np.asarray(se, dtype=np.float64), np.asarray(df, dtype=np.float64))
+    distinct, where = np.unique(df, return_inverse=True)
+    return np.asarray(se * _noncentrality(distinct, alpha, power)[where].reshape(se.shape))
+
+
+def pairs_needed_t(
+    delta: float, variance: ArrayLike, *, alpha: float = 0.05, power: float = 0.8, most: int = 10**9
+) -> Floats:
+    """Fewest pairs n at which `detectable_t(sqrt(variance / n), n - 1)` is at most delta, elementwise; by bisection over whole n.
+
+    Args:
+        delta: Difference to detect, above 0.
+        variance: Of one pair's difference.
+        alpha: Two-sided level.
+        power: Chance to detect delta.
+        most: No more than this many.
+
+    Returns:
+        Whole numbers of at least 2, of the shape of `variance`; nan where that is nan or more than `most` are needed.
+
+    Raises:
+        StatsError: delta is not above 0, a level or power not between 0 and 1.
+    """
+    if not (np.isfinite(delta) and delta > 0):
+        raise refuse("bad_option", f"delta is {delta}; name the difference that would matter, such as 0.03")
+    spread = np.asarray(variance, dtype=np.float64)
+
+    def enough(n: Floats) -> Floats:
+        return np.asarray(detectable_t(np.sqrt(spread / n), n - 1, alpha=alpha, power=power) <= delta)
+
+    # `above` shows delta, `below` does not, as far as is known: nan never does.
+    above, below = np.full(spread.shape, float(most)), np.full(spread.shape, 1.0)
+    solved = enough(above)
+    while (above - below > 1).any():
+        middle = np.floor((above + below) / 2)
+        shown = enough(np.maximum(middle, 2))
+        above, below = np.where(shown, middle, above), np.where(shown, below, middle)
+    return np.where(solved, np.maximum(above, 2), np.nan)
+
+
 def mcnemar_power(
     p10: float, p01: float, pairs: int, *, alpha: float = 0.05, target_power: float = 0.8
 ) -> McNemarPower:
@@ -233,6 +292,19 @@ def _trials(
     if not variance.all():
         raise refuse("zero_width", "omega2 and both within-task variances are 0: any difference would be certain")
     return z, variance
+
+
+def _noncentrality(df: Floats, alpha: float, power: float) -> Floats:
+    from scipy.special import nctdtrinc, stdtrit
+
+    between("alpha", alpha, 0, 1)
+    between("power", power, 0, 1)
+    known = df >= 1
+    limit = stdtrit(np.where(known, df, 1), 1 - alpha / 2)
+    # Beyond this the series of the noncentral t does not end in reasonable time.
+    known &= limit < _LARGEST_T
+    found = nctdtrinc(np.where(known, df, 1e6), 1 - power, np.where(known, limit, 1.96))
+    return np.where(known, found, np.nan)
 
 
 def _solved(model: object, **known: object) -> float:

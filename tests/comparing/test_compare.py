@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import expcomp as xc
 from expcomp.comparing.decide import beyond
 from expcomp.errors import StatsError, UsageError
+from expcomp.stats.power import paired_t
 from tests.comparing.frames import noisy, scores, singles, trials
 
 QUICK = {"resamples": 2_000}
@@ -82,8 +83,7 @@ def test_a_difference_that_matters_and_is_not_excluded_needs_more_tasks():
     wide = compare(scores(np.clip(d, -0.4, 0.6)), delta=0.02)
     assert wide.decision == "need_more_data"
     var = float(np.var(np.clip(d, -0.4, 0.6), ddof=1))
-    z = 1.959963984540054 + 0.8416212335729143
-    assert wide.needed["tasks"] == int(np.ceil(z**2 * var / 0.02**2)) - 30
+    assert wide.needed["tasks"] == int(np.ceil(paired_t(effect_size=0.02 / np.sqrt(var), power=0.8))) - 30
     assert compare(scores(np.clip(d, -0.4, 0.6)), delta=0.5).decision == "no_difference_shown"
 
 
@@ -94,8 +94,8 @@ def test_more_trials_are_planned_where_trials_are_the_noise():
     cells = {arm: np.array(frame.filter(pl.col("arm") == arm)["passed"], float).reshape(tasks, k) for arm in "ab"}
     within = [cells[arm].var(axis=1, ddof=1).mean() for arm in "ab"]
     between = max(0.0, (cells["b"].mean(1) - cells["a"].mean(1)).var(ddof=1) - sum(within) / k)
-    z = 1.959963984540054 + 0.8416212335729143
-    mde = {n: z * np.sqrt((between + sum(within) / n) / tasks) for n in (1, 2, 4, 8, 16)}
+    dz = paired_t(pairs=tasks, power=0.8) * np.sqrt(tasks)
+    mde = {n: dz * np.sqrt((between + sum(within) / n) / tasks) for n in (1, 2, 4, 8, 16)}
     assert found.decision == "need_more_data"
     assert found.needed["trials"] == min(n for n, lift in mde.items() if lift <= delta) > k
 
@@ -197,13 +197,13 @@ def test_tasks_of_one_arm_stay_in_the_table_with_their_reason():
     found = compare(frame)
     row = found.table.filter(~pl.col("used"))
     assert row.select("task", "left_out").rows() == [("t003", "no_treatment_trial")]
-    assert "1 tasks have no trial of the treatment" in found.notes
+    assert "1 task has no trial of the treatment" in found.notes
     xc.validate("comparison_units", found.table)
 
 
 def test_a_policy_that_fills_in_needs_a_scale():
     raw = trials({"a": [[1.0], [None]], "b": [[3.0], [2.0]]}, column="score")
-    with pytest.raises(UsageError, match="1 tasks have lost trials, and their scores no known scale"):
+    with pytest.raises(UsageError, match="1 task has lost trials, and their scores no known scale"):
         compare(raw, missing="fail")
     found = compare(raw)
     assert found.bounds is None
@@ -473,3 +473,13 @@ def test_a_difference_that_cannot_matter_is_refused(name, value):
 def test_a_limit_that_only_rounding_lifts_above_0_is_no_improvement(bound):
     frame = pl.DataFrame({"low": [bound], "high": [0.2]})
     assert frame.select(beyond("low", 1), mirrored=beyond("high", 1)).row(0) == (False, True)
+
+
+def test_the_difference_such_data_show_is_by_t_where_the_interval_is_and_by_the_normal_under_tango():
+    d = np.random.default_rng(0).normal(0, 0.3, 8)
+    few = compare(scores(d))
+    assert few.mde == pytest.approx(paired_t(pairs=8, power=0.8) * np.std(d, ddof=1), rel=1e-4)
+    z = 1.959963984540054 + 0.8416212335729143
+    single = compare(singles(5, 4, 3, 8))
+    assert single.method == "tango"
+    assert single.mde == pytest.approx(z * single.se)

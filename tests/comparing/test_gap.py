@@ -87,7 +87,7 @@ def test_one_attempt_has_no_gap_to_itself():
 def test_a_task_of_one_arm_has_no_gap_and_is_counted():
     found = gap(trials({"a": [[True], [False]], "b": [[True], []]}))
     assert found.frame["gap"].to_list() == [0.0, None]
-    assert any("1 tasks have no usable trial of one of the arms" in n for n in found.notes)
+    assert any("1 task has no usable trial of one of the arms" in n for n in found.notes)
 
 
 def test_lost_attempts_are_counted_not_used():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -166,3 +167,14 @@ def test_dataset_info_names_one_file_an_entry() -> None:
     assert set(made) == {"llama-factory", "llama-factory-test", "llama-factory-dpo-00000", "llama-factory-dpo-00001"}
     assert made["llama-factory-dpo-00001"]["ranking"] is True
     assert "llama-factory-dpo-00000,llama-factory-dpo-00001" in recipe(many).text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_recipe_trains_on_the_train_split_wherever_it_stands(target: str) -> None:
+    told = config(target, splits={"test": 100, "train": 900})
+    text = recipe(told).text
+    # LLaMA-Factory names an entry of dataset_info.json, which names the file.
+    text += "".join(e["file_name"] for name, e in dataset_info([told]).items() if f"dataset: {name}\n" in text)
+    assert "train-00000" in text or "train" in re.findall(r"[A-Za-z]+", text)
+    assert "test-00000" not in text
+    assert not re.search(r"split\W+test", text)

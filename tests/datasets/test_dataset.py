@@ -132,6 +132,9 @@ def test_figures_are_axes(name: str, runs: Path) -> None:
     assert drawn.get_xlabel() == "bytes of text"
     if name not in ("trl-sft", "world-model"):
         assert isinstance(made.plot_labels(), Axes)
+    else:
+        with pytest.raises(UsageError, match=r"no labels; datasets of kto .* and prm"):
+            made.plot_labels()
     plt.close("all")
 
 

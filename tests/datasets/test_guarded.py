@@ -64,6 +64,7 @@ def test_a_held_out_task_reaches_no_file_of_any_target_or_split(
     left = inputs.side(out, "left_out").filter(pl.col("reason") == "held_out_task")
     assert set(left["task_id"]) == {TASK}
     assert left["detail"].str.starts_with(f"{level} with held-out ").all()
+    assert not left["detail"].str.ends_with(" ").any()
     # Every config that would have had a row of it says so; none lost anything else.
     for config in manifest["configs"]:
         assert config["candidates"] == config["rows"] + sum(config["left"].values())

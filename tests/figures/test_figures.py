@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
+from unittest.mock import MagicMock
 
 import polars as pl
 import pytest
@@ -11,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expcomp.errors import UsageError
-from expcomp.figures.canvas import SERIES, interval, number, picture, short
+from expcomp.figures.canvas import SERIES, axes_of, interval, number, picture, short, unshown
 from expcomp.figures.cost import cost_success
 from expcomp.figures.curves import pass_curves
 from expcomp.figures.flips import flip_matrix
@@ -183,7 +186,7 @@ def test_curves_tell_how_many_tasks_stand_behind_them() -> None:
 def test_gaps_are_counted_by_side_and_no_bar_holds_two_sides() -> None:
     axes = gap_histogram(GAPS, estimate=(0.1, -0.2, 0.4))
     assert legend(axes) == ["mean +0.100 [−0.200, +0.400]", "below 0: 1", "0: 1", "above 0: 1"]
-    assert "1 more have too few scores for one" in texts(axes)
+    assert "1 more has too few scores for one" in texts(axes)
     fine = pl.DataFrame({"gap": [i / 1000 - 0.5 for i in range(1001)]})
     axes = gap_histogram(fine)
     assert legend(axes) == ["below 0: 500", "0: 1", "above 0: 500"]
@@ -199,7 +202,7 @@ def test_the_flip_matrix_holds_every_task_once() -> None:
     counts = [int(t) for t in texts(axes) if t.isdigit()]
     assert sum(counts) == 4
     assert [t.get_text() for t in axes.get_xticklabels()] == ["fail", "mixed", "pass"]
-    assert any("1 more lack a verdict" in t for t in texts(axes))
+    assert any("1 more lacks a verdict" in t for t in texts(axes))
     plain = TASKS.filter(pl.col("baseline_outcome") != "mixed", pl.col("treatment_outcome") != "mixed")
     assert [t.get_text() for t in flip_matrix(plain).get_xticklabels()] == ["fail", "pass"]
 
@@ -286,3 +289,23 @@ def test_figures_import_nothing_heavy_before_they_draw() -> None:
 def test_drawing_registers_nothing_with_pyplot() -> None:
     code = "import polars as pl\nfrom expcomp.figures.gap import gap_histogram\ngap_histogram(pl.DataFrame({'gap': [1.0]}))"
     assert "matplotlib.pyplot" not in modules_after(code)
+
+
+class Ipython:
+    """A module in the place of IPython, with or without a session."""
+
+    version_info = (9, 0)
+
+    def __init__(self, shell: object) -> None:
+        self.get_ipython = lambda: shell
+
+
+def test_only_a_session_of_ipython_gets_its_figures_through_pyplot(monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib import pyplot
+
+    for shell, hidden, shown in ((None, False, 0), (MagicMock(), False, 1), (MagicMock(), True, 0)):
+        monkeypatch.setitem(sys.modules, "IPython", Ipython(shell))
+        with unshown() if hidden else nullcontext():
+            axes_of(None)
+        assert len(pyplot.get_fignums()) == shown
+        pyplot.close("all")

@@ -27,7 +27,8 @@ def _frame(start: int, rows: int) -> pl.DataFrame:
         {
             "n": range(start, start + rows),
             "text": [None if n % 7 == 3 else f"text {n}" for n in range(start, start + rows)],
-        }
+        },
+        schema={"n": pl.Int64, "text": pl.String},  # also where every text is null
     ).with_columns(pl.Series("chat", chats, dtype=CHAT))
 
 

@@ -14,10 +14,12 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from expcomp.comparing.trials import trials_of
 from expcomp.errors import ConfigError, ExpcompError, OutputError, SourceError, UsageError
 from expcomp.ledger.adding import ConflictError
 from expcomp.ledger.archive import Filter
 from expcomp.ledger.identity import plain_text
+from expcomp.ledger.report import report
 from expcomp.ledger.store import Ledger
 from expcomp.tables.ledger import RUNS
 from tests.helpers import tree
@@ -436,3 +438,20 @@ def test_adding_an_old_run_again_does_not_flip_a_decision(tmp_path: Path) -> Non
 def test_an_arm_with_two_roles_in_its_name_is_not_paired_with_itself(ledger: Ledger) -> None:
     ledger.add(one(arm="treatment-baseline-safe"))
     assert ledger.decisions.collect()["decision"].to_list() == ["single_arm_recorded"]
+
+
+def test_a_part_damaged_inside_is_named_by_whatever_reads_it(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.add(many(40))
+    (part,) = (tmp_path / "ledger").glob("*.parquet")
+    inside = bytearray(part.read_bytes())
+    inside[4:-2000] = bytes(len(inside) - 2004)  # the ends and the size are as they were
+    part.write_bytes(inside)
+    for read in (
+        lambda: ledger.collect(ledger.runs),
+        lambda: ledger.decisions,
+        lambda: ledger.estimate("latest"),
+        lambda: report(ledger),
+        lambda: trials_of(ledger),
+    ):
+        with pytest.raises(SourceError, match=part.name):
+            read()

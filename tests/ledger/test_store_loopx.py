@@ -11,6 +11,8 @@ import pytest
 
 from expcomp.errors import UsageError
 from expcomp.ledger.archive import Filter
+from expcomp.ledger.pack import read_pack
+from expcomp.ledger.recompute import recompute
 from expcomp.ledger.store import Ledger
 from tests.ledger.attempts import many
 
@@ -112,6 +114,17 @@ def test_the_default_profile_keeps_every_run_of_the_real_ledger(ledger: Ledger, 
     assert merged.merge(ours).counts == {"identical": 303, "refused": 0}
 
 
+@pytest.mark.parametrize("mark", [pytest.param(None, marks=real)])
+def test_other_rules_start_no_run_of_the_real_ledger_again(ledger: Ledger, mark: None) -> None:
+    """Six of its runs are blocked though their job once had no result: what a stored run says has ended stays so."""
+    del mark
+    ledger.add(DOCUMENT)
+    runs = ledger.runs.collect()
+    again = recompute(runs, read_pack("default"))
+    assert again["status"].equals(runs["status"])
+    assert (runs["status"] == "blocked").any()
+
+
 def test_ledgers_of_other_profiles_do_not_merge_into_the_ancestors(ledger: Ledger, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be merged"):
         ledger.merge(Ledger(tmp_path / "ours", create=True))
@@ -133,3 +146,10 @@ def found(document: dict[str, Any]) -> list[tuple[str, Any]]:
         for c, case in sorted(node["cases"].items())
         for i, run in enumerate(case["runs"])
     ]
+
+
+def test_what_the_rules_do_not_tell_is_null_in_an_estimate(ledger: Ledger) -> None:
+    actions(ledger, record(), record(case_id="other", job_name="j2", official_task_score=None))
+    told = ledger.estimate("mean_of_case_means")
+    assert told["runs"].sum() == 2
+    assert told["runs_infra"].null_count() == told["runs_unscored"].null_count() == told.height

@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, multinomial
+from scipy.stats import binom, multinomial, nct
+from scipy.stats import t as student
 from statsmodels.stats.contingency_tables import mcnemar
 
 from expcomp.errors import StatsError
-from expcomp.stats.power import detectable_lift, mcnemar_power, paired_t, tasks_needed, unpaired_proportions
+from expcomp.stats.power import (
+    detectable_lift,
+    detectable_t,
+    mcnemar_power,
+    paired_t,
+    pairs_needed_t,
+    tasks_needed,
+    unpaired_proportions,
+)
 
 variances = st.floats(0.001, 1)
 
@@ -142,3 +151,32 @@ def test_unpaired_rates_need_the_same_either_way_round() -> None:
     for a, b in ((0.3, 0.3), (1.2, 0.3)):
         with pytest.raises(StatsError, match="two different rates"):
             unpaired_proportions(a, b)
+
+
+@given(st.integers(2, 3000), st.floats(0.01, 0.1), st.floats(0.75, 0.95))
+def test_the_vectorised_difference_has_the_wanted_power(pairs: int, alpha: float, power: float) -> None:
+    found = detectable_t([1 / np.sqrt(pairs), np.nan], pairs - 1, alpha=alpha, power=power)
+    limit = student.ppf(1 - alpha / 2, pairs - 1)
+    assert nct.sf(limit, pairs - 1, found[0] * np.sqrt(pairs)) == pytest.approx(power, abs=1e-3)
+    assert np.isnan(found[1])
+
+
+@pytest.mark.parametrize("pairs", [2, 3, 5, 10, 30, 100, 1000])
+def test_the_vectorised_difference_is_that_of_statsmodels(pairs: int) -> None:
+    assert detectable_t(1 / np.sqrt(pairs), pairs - 1) == pytest.approx(paired_t(pairs=pairs, power=0.8), rel=1e-4)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=5), st.floats(0.02, 2))
+def test_the_fewest_pairs_show_delta_and_one_less_does_not(variances: list[float], delta: float) -> None:
+    n = pairs_needed_t(delta, variances)
+    spread = np.sqrt(variances)
+    assert (detectable_t(spread / np.sqrt(n), n - 1) <= delta).all()
+    less = n - 1
+    assert ((n == 2) | ~(detectable_t(spread / np.sqrt(less), less - 1) <= delta)).all()
+
+
+def test_what_no_number_of_pairs_shows_is_unknown() -> None:
+    assert np.isnan(pairs_needed_t(0.1, [np.nan, 1e12])).all()
+    assert np.isnan(detectable_t(0.1, [0, -1, np.nan])).all()
+    with pytest.raises(StatsError):
+        pairs_needed_t(0, [1.0])
