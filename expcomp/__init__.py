@@ -19,17 +19,22 @@ if TYPE_CHECKING:
     from expcomp.comparing.trials import trials_of
     from expcomp.compiler.build import compile_paths
     from expcomp.compiler.compilation import Compilation, compile, open_compilation
-    from expcomp.compiler.verify import verify
     from expcomp.config import CompileOptions
     from expcomp.datasets.build import write_datasets
     from expcomp.datasets.dataset import Dataset, dataset
     from expcomp.datasets.decontaminate.heldout import held_out
     from expcomp.datasets.options import DatasetOptions, Policy
+    from expcomp.environments.build import EnvironmentBuild, build_environment, evaluate_environment
+    from expcomp.environments.core import Environment, open_environment
+    from expcomp.environments.exports.targets import export_environment
+    from expcomp.environments.folder import open_package
+    from expcomp.environments.package import EnvironmentPackage
     from expcomp.errors import ExpcompError
     from expcomp.ledger.store import Ledger
     from expcomp.packs.pack import Packs, build_packs
     from expcomp.packs.search import PackIndex
     from expcomp.reports.report import Report, report
+    from expcomp.reports.verify import verify
     from expcomp.sources._contract import ReadOptions
     from expcomp.sources.load import read_traces, scan_traces
     from expcomp.sources.rules import Rules, read_rules
@@ -43,6 +48,9 @@ __all__ = [
     "CompileOptions",
     "Dataset",
     "DatasetOptions",
+    "Environment",
+    "EnvironmentBuild",
+    "EnvironmentPackage",
     "ExpcompError",
     "Ledger",
     "PackIndex",
@@ -54,15 +62,20 @@ __all__ = [
     "SolverGap",
     "TraceSet",
     "__version__",
+    "build_environment",
     "build_packs",
     "compare",
     "compare_many",
     "compile",
     "compile_paths",
     "dataset",
+    "evaluate_environment",
+    "export_environment",
     "held_out",
     "model",
     "open_compilation",
+    "open_environment",
+    "open_package",
     "power",
     "read_rules",
     "read_traces",
@@ -82,6 +95,9 @@ _HOMES = {
     "CompileOptions": "expcomp.config",
     "Dataset": "expcomp.datasets.dataset",
     "DatasetOptions": "expcomp.datasets.options",
+    "Environment": "expcomp.environments.core",
+    "EnvironmentBuild": "expcomp.environments.build",
+    "EnvironmentPackage": "expcomp.environments.package",
     "ExpcompError": "expcomp.errors",
     "Ledger": "expcomp.ledger.store",
     "PackIndex": "expcomp.packs.search",
@@ -92,15 +108,20 @@ _HOMES = {
     "Rules": "expcomp.sources.rules",
     "SolverGap": "expcomp.comparing.gap",
     "TraceSet": "expcomp.sources.traceset",
+    "build_environment": "expcomp.environments.build",
     "build_packs": "expcomp.packs.pack",
     "compare": "expcomp.comparing.compare",
     "compare_many": "expcomp.comparing.many",
     "compile": "expcomp.compiler.compilation",
     "compile_paths": "expcomp.compiler.build",
     "dataset": "expcomp.datasets.dataset",
+    "evaluate_environment": "expcomp.environments.build",
+    "export_environment": "expcomp.environments.exports.targets",
     "held_out": "expcomp.datasets.decontaminate.heldout",
     "model": "expcomp.tables.models",
     "open_compilation": "expcomp.compiler.compilation",
+    "open_environment": "expcomp.environments.core",
+    "open_package": "expcomp.environments.folder",
     "power": "expcomp.comparing.planning",
     "read_rules": "expcomp.sources.rules",
     "read_traces": "expcomp.sources.load",
@@ -109,7 +130,7 @@ _HOMES = {
     "solver_gap": "expcomp.comparing.gap",
     "trials_of": "expcomp.comparing.trials",
     "validate": "expcomp.tables.models",
-    "verify": "expcomp.compiler.verify",
+    "verify": "expcomp.reports.verify",
     "write_datasets": "expcomp.datasets.build",
 }
 

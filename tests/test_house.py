@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,9 @@ FORBIDDEN = {
 }
 
 
-def trees() -> Iterator[tuple[str, ast.AST]]:
-    for path in SOURCES:
-        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))
+@cache
+def trees() -> tuple[tuple[str, ast.AST], ...]:
+    return tuple((path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))) for path in SOURCES)
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:

@@ -15,6 +15,7 @@ from expcomp.cli import (
     dataset,
     decontaminate,
     env,
+    env_build,
     env_export,
     exposure,
     gap,
@@ -24,6 +25,7 @@ from expcomp.cli import (
     reading,
     report,
     schema,
+    train,
 )
 from expcomp.errors import ExpcompError
 from expcomp.version import __version__
@@ -70,9 +72,11 @@ gap.register(app)
 report.register(app)
 schema.register(app)
 env.register(app)
+env_build.register(env.env)
 env_export.register(env.env)
 pack.register(app)
 exposure.register(app)
+train.register(app)
 
 
 class Stopped(BaseException):

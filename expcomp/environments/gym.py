@@ -60,6 +60,7 @@ class ReplayEnv(gymnasium.Env[str, dict[str, Any]]):
         reward: Reward of a step.
         max_steps: Steps after which an episode is truncated.
         responder: Who answers when no rule applies; with a folder only.
+        predict: In place of a responder: what the recorded turns of the package teach; with a folder only.
         allow_unvalidated: Play a candidate that no replay has validated; with a folder only.
         render_mode: `ansi` or None.
 
@@ -77,13 +78,14 @@ class ReplayEnv(gymnasium.Env[str, dict[str, Any]]):
         reward: Reward = score_at_end,
         max_steps: int = MAX_STEPS,
         responder: Responder | None = None,
+        predict: bool = False,
         allow_unvalidated: bool = False,
         render_mode: str | None = None,
     ) -> None:
         self.environment = (
             package
             if isinstance(package, Environment)
-            else opened(package, cases, responder=responder, allow_unvalidated=allow_unvalidated)
+            else opened(package, cases, responder=responder, predict=predict, allow_unvalidated=allow_unvalidated)
         )
         self.episode = Episode(self.environment, reward=reward, max_steps=max_steps)
         self.tools = self.environment.tools
@@ -124,7 +126,7 @@ class ReplayEnv(gymnasium.Env[str, dict[str, Any]]):
         self._last = taken.result.observation
         return self._last, taken.reward, taken.terminated, taken.truncated, about(taken.result)
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """The last observation, in the mode `ansi`."""
         return self._last if self.render_mode == "ansi" else None
 

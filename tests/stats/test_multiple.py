@@ -12,6 +12,7 @@ from expcomp.stats.multiple import METHODS, adjust, resamples_needed, simultaneo
 families = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 
 
+@settings(max_examples=30)
 @given(families, st.sampled_from(METHODS))
 def test_adjusting_only_makes_claims_harder_and_keeps_their_order(p, method) -> None:
     got = adjust(p, method=method)
@@ -30,7 +31,7 @@ def test_the_order_of_the_family_does_not_matter(p, method, random) -> None:
     np.testing.assert_allclose(shuffled, adjust(p, method=method).adjusted[order], atol=1e-12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(families)
 def test_stricter_methods_claim_no_more(p) -> None:
     by = {m: adjust(p, method=m).adjusted for m in METHODS}
