@@ -100,11 +100,7 @@ class Environment:
             raise UsageError(msg)
         start = initial_state
         if case_id is not None:
-            found = self.cases.filter(pl.col("case_id") == case_id)
-            if found.is_empty():
-                msg = f"there is no case {case_id!r}; there are {len(self.case_ids)}, as {', '.join(self.case_ids[:3])}"
-                raise UsageError(msg)
-            start = json.loads(found["initial_state_json"][0])
+            start = case_state(self.cases, case_id)
         self.close()
         self._session = open_session(
             self.package, folder, start=start, responder=self._responder, allow_unvalidated=self._allow
@@ -187,12 +183,41 @@ class Environment:
             self._session = None
 
 
+def case_state(cases: pl.DataFrame, case_id: str) -> dict[str, Any]:
+    """The state a case begins with.
+
+    Raises:
+        UsageError: There is no such case; the message names some.
+    """
+    found = cases.filter(pl.col("case_id") == case_id)
+    if found.is_empty():
+        known = sorted(cases["case_id"])
+        msg = f"there is no case {case_id!r}; there are {len(known)}, as {', '.join(known[:3])}"
+        raise UsageError(msg)
+    return dict(json.loads(found["initial_state_json"][0]))
+
+
 def open_environment(
-    folder: str | Path, *, responder: Responder | None = None, allow_unvalidated: bool = False
+    folder: str | Path, *, responder: Responder | None = None, predict: bool = False, allow_unvalidated: bool = False
 ) -> Environment:
     """Open a package folder, checked file by file, as an environment.
 
+    Args:
+        folder: Folder of a package.
+        responder: Who answers when no rule applies.
+        predict: In place of a responder: what the recorded turns of the package teach, learned when it is first needed.
+        allow_unvalidated: Play a candidate that no replay has validated.
+
     Raises:
         PackageIntegrityError: A file is missing, changed or unlisted.
+        UsageError: Both a responder and `predict`.
     """
-    return Environment(open_package(folder), responder=responder, allow_unvalidated=allow_unvalidated)
+    if predict and responder is not None:
+        msg = "give a responder or predict, not both"
+        raise UsageError(msg)
+    package = open_package(folder)
+    if predict:
+        from expcomp.environments.predictor import Recorded
+
+        responder = Recorded(package)
+    return Environment(package, responder=responder, allow_unvalidated=allow_unvalidated)

@@ -4,7 +4,7 @@ manifest.json                  settings, digests, every other file with its SHA-
 overview.md  rules/rules.md    for people
 schema/actions.json  schema/state.json
 tables/<table>.parquet         all of the content
-validation/                    report and step results of the replay that a promotion rests on
+validation/                    report, cases and step results of the replay; a promotion rests on them, a candidate says why not
 index.sqlite                   search index, derived from the tables
 """
 
@@ -44,7 +44,12 @@ MANIFEST, REPORT = "manifest.json", "validation/report.json"
 
 
 def write_package(
-    package: EnvironmentPackage, out: Path, *, force: bool = False, results: dict[str, pl.DataFrame] | None = None
+    package: EnvironmentPackage,
+    out: Path,
+    *,
+    force: bool = False,
+    results: dict[str, pl.DataFrame] | None = None,
+    report: dict[str, Any] | None = None,
 ) -> None:
     """Publish a package.
 
@@ -52,7 +57,8 @@ def write_package(
         package: It has passed the gates.
         out: Folder.
         force: Replace an earlier output of expcomp.
-        results: Tables of the replay, for a promoted package: cases, steps and their results.
+        results: Tables of the replay: cases, steps and their results.
+        report: Why it is a candidate; a promoted package brings its own.
 
     Raises:
         DestinationExistsError: `out` exists and may not be replaced.
@@ -62,10 +68,12 @@ def write_package(
         raise DestinationExistsError(f"{out} exists; choose another folder, or --force to replace it")
     require(package.frames, package.config)
     with publish(out, force=force) as staging:
-        _write(package, staging, results or {})
+        _write(package, staging, results or {}, report if package.validation is None else dict(package.validation))
 
 
-def _write(package: EnvironmentPackage, staging: Path, results: dict[str, pl.DataFrame]) -> None:
+def _write(
+    package: EnvironmentPackage, staging: Path, results: dict[str, pl.DataFrame], report: dict[str, Any] | None
+) -> None:
     for name in ("tables", "rules", "schema"):
         (staging / name).mkdir()
     entries = []
@@ -78,9 +86,9 @@ def _write(package: EnvironmentPackage, staging: Path, results: dict[str, pl.Dat
     write_text(staging / "rules/rules.md", rules_text(package.frames))
     write_json(staging / "schema/actions.json", tool_schemas(package.frames))
     write_json(staging / "schema/state.json", state_fields(package.frames))
-    if package.validation is not None:
+    if report is not None:
         (staging / "validation").mkdir()
-        write_json(staging / REPORT, package.validation)
+        write_json(staging / REPORT, report)
         for name, frame in results.items():
             write_parquet(frame, staging / "validation" / f"{name}.parquet", {})
     _index(package, staging / "index.sqlite")
@@ -235,16 +243,24 @@ def _parquet(path: Path, table: str) -> pl.DataFrame:
 
 
 def read_replay(package: EnvironmentPackage) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Cases and their steps that a promotion left beside the tables; empty frames when there was none.
+    """Cases and their steps that a build or a promotion left beside the tables; empty frames when there was none.
 
     Raises:
         PackageIntegrityError: They do not hold to their tables.
     """
     names = ("replay_cases", "replay_steps")
-    if package.folder is None or package.validation is None:
+    if package.folder is None or not (package.folder / "validation" / f"{names[0]}.parquet").is_file():
         return REPLAY[names[0]].empty(), REPLAY[names[1]].empty()
     cases, steps = (_parquet(package.folder / "validation" / f"{n}.parquet", REPLAY[n].name) for n in names)
     return cases, steps
+
+
+def read_report(package: EnvironmentPackage) -> dict[str, Any]:
+    """The report that a build or a promotion left, also with a candidate; empty when there is none."""
+    if package.validation is not None:
+        return dict(package.validation)
+    path = None if package.folder is None else package.folder / REPORT
+    return dict(read_json(path)) if path is not None and path.is_file() else {}
 
 
 def verify_package(folder: str | Path) -> list[str]:

@@ -34,6 +34,7 @@ class Reply:
         route: Word of `ROUTE`.
         confidence: Measured; None when unmeasured.
         world: New values of `world`, by key, that the answer reveals.
+        citations: Events of the package that it rests on.
     """
 
     observation: str
@@ -41,6 +42,7 @@ class Reply:
     route: str
     confidence: float | None = None
     world: Mapping[str, Any] | None = None
+    citations: tuple[str, ...] = ()
 
 
 class Responder(Protocol):
@@ -62,6 +64,7 @@ class Answer:
     state: State
     issues: tuple[Issue, ...]
     changes: tuple[Mapping[str, Any], ...]
+    citations: tuple[str, ...] = ()
 
 
 def advance(
@@ -92,7 +95,9 @@ def advance(
         after = {**begun.state, "revision": int(state["revision"]) + 1}
         if reply.world:
             after["world"] = {**begun.state["world"], **reply.world}
-        return Answer(reply.observation, reply.outcome, reply.route, None, reply.confidence, after, (), ())
+        return Answer(
+            reply.observation, reply.outcome, reply.route, None, reply.confidence, after, (), (), reply.citations
+        )
     plan = done.plan
     changes = tuple(c.document() for c in plan.changes)
     return Answer(

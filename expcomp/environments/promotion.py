@@ -27,8 +27,19 @@ def promote(
     out: Path,
     *,
     force: bool = False,
+    more: Mapping[str, pl.DataFrame] | None = None,
 ) -> EnvironmentPackage:
     """Publish a package as validated, with report, cases and step results beside its tables.
+
+    Args:
+        package: What was assessed.
+        report: Of the assessment.
+        cases: Cases of the replay.
+        steps: Their steps.
+        played: The replay.
+        out: Folder.
+        force: Replace an earlier output of expcomp.
+        more: Further frames to keep below `validation/`, by file stem.
 
     Raises:
         PromotionRefusedError: The report is absent, not eligible, or of another package, other settings, cases or results.
@@ -52,11 +63,35 @@ def promote(
     if reasons:
         raise PromotionRefusedError(f"package {package.config.environment_id}: {'; '.join(reasons)}")
     made = replace(package, validation=dict(report))
-    tables = {
+    write_package(made, out, force=force, results={**_tables(cases, steps, played), **(more or {})})
+    return made
+
+
+def publish_candidate(
+    package: EnvironmentPackage,
+    report: Mapping[str, Any],
+    cases: pl.DataFrame,
+    steps: pl.DataFrame,
+    played: Replay,
+    out: Path,
+    *,
+    force: bool = False,
+    more: Mapping[str, pl.DataFrame] | None = None,
+) -> EnvironmentPackage:
+    """Publish a package as the candidate it is, with the report that says why, its cases and results; arguments as of `promote`.
+
+    Raises:
+        DestinationExistsError: `out` exists and `force` is not given.
+    """
+    results = {**_tables(cases, steps, played), **(more or {})}
+    write_package(package, out, force=force, results=results, report=dict(report))
+    return package
+
+
+def _tables(cases: pl.DataFrame, steps: pl.DataFrame, played: Replay) -> dict[str, pl.DataFrame]:
+    return {
         "replay_cases": cases,
         "replay_steps": steps,
         "replay_results": played.cases,
         "replay_step_results": played.steps,
     }
-    write_package(made, out, force=force, results=tables)
-    return made

@@ -40,12 +40,14 @@ class Recordings:
         episodes: `EPISODES`.
         events: `EVENTS`, in order of episode and ordinal.
         redactions: Tokens that were put in, by rule.
+        copies: Attempts that were left out as they stand in a copy of a source under another name.
     """
 
     sources: pl.DataFrame
     episodes: pl.DataFrame
     events: pl.DataFrame
     redactions: dict[str, int]
+    copies: int = 0
 
     def of(self, split: str) -> Recordings:
         """The episodes of one split, with what belongs to them."""
@@ -57,6 +59,7 @@ class Recordings:
             episodes,
             self.events.join(episodes.select("episode_id"), on="episode_id", how="semi", maintain_order="left"),
             self.redactions,
+            self.copies,
         )
 
 
@@ -72,14 +75,16 @@ def recordings(ts: TraceSet, *, holdout: float = 0.2, seed: int = 0, pii: bool =
     Raises:
         SourceError: There is no step.
     """
-    attempts, steps = _attempts(ts), ts.steps.lazy().collect()
+    found, steps = _attempts(ts), ts.steps.lazy().collect()
+    attempts = _originals(found)
     steps = steps.filter(~pl.col("is_copied_context").fill_null(value=False))
     if steps.is_empty():
         msg = "the load has no step; an environment is learned from what calls were answered"
         raise SourceError(msg)
     events, redactions = redact(_events(steps, attempts), _TEXTS, pii=pii)
     episodes = _episodes(attempts, events, holdout=holdout, seed=seed)
-    return Recordings(_sources(attempts, episodes), episodes, finish_events(events), redactions)
+    copies = found.height - attempts.height
+    return Recordings(_sources(attempts, episodes), episodes, finish_events(events), redactions, copies)
 
 
 def _attempts(ts: TraceSet) -> pl.DataFrame:
@@ -97,6 +102,12 @@ def _attempts(ts: TraceSet) -> pl.DataFrame:
             pl.concat_str("source_id", pl.col("source_pos").fill_null(0), "attempt_id", separator="\n")
         ).str.slice(0, 24)
     )
+
+
+def _originals(attempts: pl.DataFrame) -> pl.DataFrame:
+    """Of copies of one source the attempts of the first by file name, then place."""
+    name = pl.concat_str(pl.col("source_uri").str.extract(r"([^/\\]+)[/\\]*$"), "source_uri", separator="\n")
+    return attempts.filter((name == name.min().over("source_id")).fill_null(value=True))
 
 
 def _sources(attempts: pl.DataFrame, episodes: pl.DataFrame) -> pl.DataFrame:

@@ -99,7 +99,7 @@ class Session:
             answer.route,
             answer.confidence,
             rules,
-            tuple(e for r in rules for e in self._cited.get(r, ())),
+            tuple(e for r in rules for e in self._cited.get(r, ())) or answer.citations,
             tuple(i.message for i in answer.issues),
         )
 

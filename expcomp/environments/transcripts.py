@@ -71,7 +71,8 @@ def transcripts(texts: pl.DataFrame, *, holdout: float = 0.0, seed: int = 0, pii
     done = finish_events(events)
     counts = done.group_by("episode_id", maintain_order=True).agg(n_events=pl.len().cast(pl.Int32))
     tokens = {rule: max(redactions.get(rule, 0), more.get(rule, 0)) for rule in sorted({*redactions, *more})}
-    return Recordings(_sources(sources, kept, split), _episodes(sources, counts, split), done, tokens)
+    copies = texts.height - sources.height
+    return Recordings(_sources(sources, kept, split), _episodes(sources, counts, split), done, tokens, copies)
 
 
 def _blocks(sources: pl.DataFrame) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from expcomp.environments.induction.world import World, fit, predict
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Learned", "answer", "fold_of", "learn"]
+__all__ = ["Learned", "answer", "fold_of", "highest", "learn"]
 
 FOLDS = 3
 UNTRIED = 0.5
@@ -94,6 +94,15 @@ def _confidence(candidates: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
         .with_columns(confidence=pl.coalesce("by_key", "by_action", pl.lit(UNTRIED)))
         .select(*candidates.columns, "confidence")
     )
+
+
+def highest(learned: Learned) -> pl.DataFrame:
+    """`action`, `confidence`: the most that an answer to the action can have; an action that is not listed has UNTRIED."""
+    tried = learned.heldout.with_columns(pl.col("key").str.extract(r"^([^|]*)").alias("action"))
+    parts = [_ratio(tried, ["action", *by, "route"], "confidence") for by in ((), ("key",))]
+    both = pl.concat([p.select("action", "confidence") for p in parts])
+    best = both.group_by("action", maintain_order=True).agg(pl.col("confidence").max().clip(lower_bound=UNTRIED))
+    return best.sort("action")
 
 
 def answer(learned: Learned, p: Prepared, rows: pl.DataFrame) -> pl.DataFrame:

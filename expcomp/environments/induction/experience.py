@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.environments.flatten import as_document, canonical
+from expcomp.environments.starting import snapshots
 from expcomp.errors import TableError
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def experience(
     Args:
         transitions: `TRANSITIONS`.
         episodes: `EPISODES`, for the family.
-        events: `EVENTS`; an answer is an error when its event is flagged or of kind error.
+        events: `EVENTS`; an answer is an error when its event is flagged or of kind error, and one of kind state before
+            all others is a snapshot.
     """
     usable = pl.col("usable") & pl.col("observation").is_not_null() & pl.col("arguments_json").str.starts_with("{")
     left = transitions.filter(~usable).select(
@@ -94,5 +96,7 @@ def experience(
         .join(families, on="episode_id", how="left", maintain_order="left")
         .join(errors, on="transition_id", how="left", maintain_order="left")
     )
+    first = snapshots(events).select("episode_id", turn=pl.lit(1, pl.Int32), state_before_json="world_json")
+    found = found.join(first, on=["episode_id", "turn"], how="left", maintain_order="left")
     absent = [pl.lit(None, dtype=d).alias(c) for c, d in EXPERIENCE.items() if c not in found.columns]
     return found.with_columns(absent).select(pl.col(c).cast(d) for c, d in EXPERIENCE.items()), left
