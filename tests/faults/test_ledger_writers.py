@@ -18,6 +18,7 @@ import pytest
 
 from expcomp.errors import OutputError
 from expcomp.io.delta import DeltaFolder
+from expcomp.io.delta_parts import Parts
 from expcomp.ledger.store import Ledger
 from tests.faults.ledger_processes import lost
 from tests.helpers import environment
@@ -163,17 +164,17 @@ def test_a_writer_that_others_always_beat_gives_up_and_changes_nothing(
 ) -> None:
     ledger = Ledger(tmp_path / "ledger", create=True)
     rival = Ledger(tmp_path / "ledger")
-    written = DeltaFolder._write
+    written = Parts.write
 
-    def beaten(self: DeltaFolder, *args: object, **options: object) -> object:
+    def beaten(self: Parts, *args: object, **options: object) -> object:
         parts = written(self, *args, **options)
-        if self is ledger._table:
-            monkeypatch.setattr(DeltaFolder, "_write", written)
+        if self is ledger._table._parts:
+            monkeypatch.setattr(Parts, "write", written)
             rival.add(many(3), conflict="keep_both")
-            monkeypatch.setattr(DeltaFolder, "_write", beaten)
+            monkeypatch.setattr(Parts, "write", beaten)
         return parts
 
-    monkeypatch.setattr(DeltaFolder, "_write", beaten)
+    monkeypatch.setattr(Parts, "write", beaten)
     told = ledger.add(many(3))
     assert told.counts == {"identical": 3, "refused": 0}
     monkeypatch.undo()

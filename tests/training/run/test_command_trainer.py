@@ -146,6 +146,7 @@ def test_an_executable_or_input_that_is_not_the_pinned_one(tmp_path: Path) -> No
         ({"environment": {"LD_PRELOAD": "x.so"}}, "LD_PRELOAD"),
         ({"environment": {"HF_TOKEN": "x"}}, "environment_not_public"),
         ({"environment": {"PROXY": "https://me:pass@host/"}}, "environment_not_public"),
+        ({"args": ("--proxy", "https://me:pass@host/")}, "args_not_public"),
         ({"environment": {"A B": "x"}}, "A B"),
         ({"id": " x"}, "id"),
         ({"args": ("a\x00",)}, "NUL"),
