@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import polars as pl
 from expcomp.io.digest import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 ROW_GROUP = 16_384
@@ -29,6 +30,19 @@ def write_part(frame: pl.DataFrame, path: Path) -> None:
 def read_part(path: Path) -> pl.DataFrame:
     """A part, whole."""
     return pl.read_ipc(path)
+
+
+def write_pieces(pieces: Iterable[bytes], path: Path) -> None:
+    """One file of pieces laid end to end."""
+    with path.open("wb") as handle:
+        handle.writelines(pieces)
+
+
+def write_private_parquet(frame: pl.DataFrame, path: Path) -> None:
+    """A new Parquet file that only its owner can read; the mode holds before the first byte is there."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    with path.open("r+b") as handle:
+        frame.write_parquet(handle)
 
 
 def write_lines(lines: pl.Series, path: Path) -> None:

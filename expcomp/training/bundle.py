@@ -15,7 +15,7 @@ from expcomp.io.digest import sha256_file
 from expcomp.io.files import listing
 from expcomp.io.publish import publish
 from expcomp.io.row_files import replacing
-from expcomp.io.sinks import write_lines, write_parquet
+from expcomp.io.sinks import write_lines, write_parquet, write_pieces
 from expcomp.tables.training import FORMAT, PARTITION, TRAINING_TASKS
 from expcomp.training.checks import Refused, finding, joined
 from expcomp.training.dataset import (
@@ -107,8 +107,7 @@ def write_document(rows: pl.DataFrame, kind: str, path: Path, *, force: bool = F
     """
     refuse_rows(rows, kind)
     with replacing(path, force=force) as beside:
-        with beside.open("wb") as handle:
-            handle.writelines(document_parts(rows, kind))
+        write_pieces(document_parts(rows, kind), beside)
         return sha256_file(beside)
 
 
@@ -149,7 +148,7 @@ def write_bundle(
             shards=tuple(shards),
             inventory=_file(staging / INVENTORY, tasks.height),
         )
-        (staging / MANIFEST).write_bytes(document_bytes(manifest))
+        write_pieces([document_bytes(manifest)], staging / MANIFEST)
         return sha256_file(staging / MANIFEST)
 
 

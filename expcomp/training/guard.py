@@ -6,7 +6,6 @@ finds paraphrases nor proves that undeclared training was clean.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from expcomp.datasets.identity import COLUMNS, KEY
 from expcomp.datasets.options import Policy
 from expcomp.errors import CheckFailedError
 from expcomp.io.row_files import replacing
+from expcomp.io.sinks import write_private_parquet
 from expcomp.tables.training import EXPOSURE_HITS, KIND
 from expcomp.training.checks import Severity
 from expcomp.training.dataset import TrainingDataset
@@ -126,10 +126,7 @@ class Exposure:
             OutputError: `path` exists, or cannot be written.
         """
         with replacing(path, force=force) as beside:
-            # The mode has to hold before the first byte is there.
-            os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-            with beside.open("r+b") as handle:
-                self.hits.write_parquet(handle)
+            write_private_parquet(self.hits, beside)
 
 
 def guard(

@@ -38,6 +38,7 @@ def test_build(name: str) -> None:
     begin = time.process_time()
     found = reconstruct(WORLDS[name])
     print(f"\n{name}: built in {time.process_time() - begin:.1f} s of CPU, {found.tables['rules'].height} rules")
+    assert found.tables["rules"]["action_type"].n_unique() > 1
 
 
 def grown(frame: pl.DataFrame, times: int) -> pl.DataFrame:
@@ -56,3 +57,4 @@ def test_growth() -> None:
         found = reconstruct(grown(frame, times))
         seconds = time.process_time() - begin
         print(f"\n{found.n_given} transitions: {seconds:.1f} s of CPU, rules from {found.n_learned}")
+        assert found.n_given == frame.height * times
