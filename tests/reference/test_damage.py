@@ -66,7 +66,7 @@ SAMPLES = samples()
 LINES = [s for s in SAMPLES if s.path.suffix == ".jsonl" and len(s.lines) > 1]
 each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=repr)
 each_file_of_lines = pytest.mark.parametrize("sample", LINES, ids=repr)
-FEW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def load(folder, name, data, forced=None):
