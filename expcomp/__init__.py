@@ -40,18 +40,29 @@ if TYPE_CHECKING:
     from expcomp.sources.rules import Rules, read_rules
     from expcomp.sources.traceset import TraceSet
     from expcomp.tables.models import model, validate
+    from expcomp.training.cost_frames import cost_frame, cost_summary, read_costs
+    from expcomp.training.costs import CostLedger
+    from expcomp.training.deciding import decide
+    from expcomp.training.exposure import ExposureIndex
+    from expcomp.training.lineage import check_exposure
+    from expcomp.training.policy import read_policy
+    from expcomp.training.run.machine import resume_training, run_training
+    from expcomp.training.run.spec import read_run
+    from expcomp.training.run.verify import verify_job as verify_training
 
 __all__ = [
     "Comparison",
     "Comparisons",
     "Compilation",
     "CompileOptions",
+    "CostLedger",
     "Dataset",
     "DatasetOptions",
     "Environment",
     "EnvironmentBuild",
     "EnvironmentPackage",
     "ExpcompError",
+    "ExposureIndex",
     "Ledger",
     "PackIndex",
     "Packs",
@@ -64,11 +75,15 @@ __all__ = [
     "__version__",
     "build_environment",
     "build_packs",
+    "check_exposure",
     "compare",
     "compare_many",
     "compile",
     "compile_paths",
+    "cost_frame",
+    "cost_summary",
     "dataset",
+    "decide",
     "evaluate_environment",
     "export_environment",
     "held_out",
@@ -77,14 +92,20 @@ __all__ = [
     "open_environment",
     "open_package",
     "power",
+    "read_costs",
+    "read_policy",
     "read_rules",
+    "read_run",
     "read_traces",
     "report",
+    "resume_training",
+    "run_training",
     "scan_traces",
     "solver_gap",
     "trials_of",
     "validate",
     "verify",
+    "verify_training",
     "write_datasets",
 ]
 
@@ -93,12 +114,14 @@ _HOMES = {
     "Comparisons": "expcomp.comparing.comparison",
     "Compilation": "expcomp.compiler.compilation",
     "CompileOptions": "expcomp.config",
+    "CostLedger": "expcomp.training.costs",
     "Dataset": "expcomp.datasets.dataset",
     "DatasetOptions": "expcomp.datasets.options",
     "Environment": "expcomp.environments.core",
     "EnvironmentBuild": "expcomp.environments.build",
     "EnvironmentPackage": "expcomp.environments.package",
     "ExpcompError": "expcomp.errors",
+    "ExposureIndex": "expcomp.training.exposure",
     "Ledger": "expcomp.ledger.store",
     "PackIndex": "expcomp.packs.search",
     "Packs": "expcomp.packs.pack",
@@ -110,11 +133,15 @@ _HOMES = {
     "TraceSet": "expcomp.sources.traceset",
     "build_environment": "expcomp.environments.build",
     "build_packs": "expcomp.packs.pack",
+    "check_exposure": "expcomp.training.lineage",
     "compare": "expcomp.comparing.compare",
     "compare_many": "expcomp.comparing.many",
     "compile": "expcomp.compiler.compilation",
     "compile_paths": "expcomp.compiler.build",
+    "cost_frame": "expcomp.training.cost_frames",
+    "cost_summary": "expcomp.training.cost_frames",
     "dataset": "expcomp.datasets.dataset",
+    "decide": "expcomp.training.deciding",
     "evaluate_environment": "expcomp.environments.build",
     "export_environment": "expcomp.environments.exports.targets",
     "held_out": "expcomp.datasets.decontaminate.heldout",
@@ -123,21 +150,28 @@ _HOMES = {
     "open_environment": "expcomp.environments.core",
     "open_package": "expcomp.environments.folder",
     "power": "expcomp.comparing.planning",
+    "read_costs": "expcomp.training.cost_frames",
+    "read_policy": "expcomp.training.policy",
     "read_rules": "expcomp.sources.rules",
+    "read_run": "expcomp.training.run.spec",
     "read_traces": "expcomp.sources.load",
     "report": "expcomp.reports.report",
+    "resume_training": "expcomp.training.run.machine",
+    "run_training": "expcomp.training.run.machine",
     "scan_traces": "expcomp.sources.load",
     "solver_gap": "expcomp.comparing.gap",
     "trials_of": "expcomp.comparing.trials",
     "validate": "expcomp.tables.models",
     "verify": "expcomp.reports.verify",
+    "verify_training": "expcomp.training.run.verify:verify_job",
     "write_datasets": "expcomp.datasets.build",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+        module, _, attribute = _HOMES[name].partition(":")
+        value = getattr(importlib.import_module(module), attribute or name)
         globals()[name] = value
         return value
     msg = f"module 'expcomp' has no attribute '{name}'"

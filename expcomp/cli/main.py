@@ -13,10 +13,12 @@ from expcomp.cli import (
     compare,
     compiling,
     dataset,
+    decide,
     decontaminate,
     env,
     env_build,
     env_export,
+    experiment,
     exposure,
     gap,
     ledger,
@@ -26,6 +28,7 @@ from expcomp.cli import (
     report,
     schema,
     train,
+    trainset,
 )
 from expcomp.errors import ExpcompError
 from expcomp.version import __version__
@@ -77,6 +80,13 @@ env_export.register(env.env)
 pack.register(app)
 exposure.register(app)
 train.register(app)
+trainset.register(app)
+decide.register(app)
+experiment.register(app)
+
+
+READER_GONE = 141
+"""As a shell says of a program that SIGPIPE ended."""
 
 
 class Stopped(BaseException):
@@ -91,6 +101,7 @@ def main() -> None:
     """Run the command line; errors of ours are one message on stderr and an exit code."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)
+    stdout = sys.stdout
     try:
         app()
     except Stopped:
@@ -99,10 +110,12 @@ def main() -> None:
     except ExpcompError as error:
         print(f"expcomp: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        # The reader of our output went away, as `| head` does.
-        sys.stderr.close()
-        sys.exit(0)
+    except SystemExit:
+        # The command line library answers a reader that went away, as `| head` does, with 1, which means findings here; it leaves a
+        # wrapped stdout behind.
+        if sys.stdout is not stdout:
+            sys.exit(READER_GONE)
+        raise
 
 
 if __name__ == "__main__":

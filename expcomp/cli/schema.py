@@ -22,24 +22,33 @@ def export(
     folder: Annotated[Path, typer.Argument(help="Folder to write; files of an earlier export are replaced.")],
     as_json: Json = False,
 ) -> None:
-    """Write a JSON Schema, an Arrow schema and a Markdown dictionary for each table and family.
+    """Write a JSON Schema, an Arrow schema and a dictionary for each table and family, a JSON Schema for each document of training.
 
     Example: expcomp schema export schemas/
     """
     from expcomp.io.documents import json_document
     from expcomp.io.schemas import write_schemas
-    from expcomp.tables.export import documents
 
-    written = write_schemas(folder, documents())
+    written = write_schemas(folder, exported())
     print(json_document(written) if as_json else f"wrote {len(written)} files to {folder}")
 
 
-def show(name: Annotated[str, typer.Argument(help="Table or family.")]) -> None:
-    """Print the dictionary of one table.
+def exported() -> dict[str, str]:
+    """All files of the export, by name."""
+    from expcomp.tables.export import documents
+    from expcomp.training.schemas import schema_files, schema_titles
+
+    return documents({"Documents of training": schema_titles()}) | schema_files()
+
+
+def show(name: Annotated[str, typer.Argument(help="Table, family, or document of training.")]) -> None:
+    """Print the dictionary of one table, or the JSON Schema of one document.
 
     Example: expcomp schema show preference_pair
     """
     from expcomp.tables.export import markdown
     from expcomp.tables.models import table
+    from expcomp.training.schemas import DATASET, FILE, KINDS, schema_files
 
-    print(markdown(table(name)), end="")
+    document = name in KINDS or name == DATASET
+    print(schema_files()[FILE.format(name)] if document else markdown(table(name)), end="")

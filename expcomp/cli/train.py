@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expcomp.cli.options import Json, Quiet
+from expcomp.cli.options import Force, Json, Quiet
+from expcomp.errors import UsageError
 
 if TYPE_CHECKING:
     from expcomp.training.receipts import TrainingReceipt
@@ -26,9 +27,64 @@ def register(app: typer.Typer) -> None:
         no_args_is_help=True,
         rich_markup_mode=None,
     )
-    for verb in (run, verify, resume, lineage):
+    for verb in (prepare, run, verify, resume, lineage, score):
         group.command()(verb)
     app.add_typer(group, name="train")
+
+
+def prepare(
+    dataset: Annotated[Path, typer.Argument(help="Folder that `expcomp dataset` wrote.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Document (a name in .json) or bundle to write.", show_default=False)
+    ],
+    config: Annotated[str, typer.Option(help="Rows to train on: sft or dpo.")] = "sft",
+    train: Annotated[str, typer.Option(help="Split to train on.")] = "train",
+    validation: Annotated[
+        str | None, typer.Option(help="Split that the trainer may look at; default: none, and the others are held out.")
+    ] = None,
+    heldout: Annotated[
+        Path | None, typer.Option(help="Write the tasks of all other splits as Parquet: the held-out set of the run.")
+    ] = None,
+    spec: Annotated[
+        Path | None,
+        typer.Option(help="Write the TOML file of a run of the packaged trainer; with --model and --profile."),
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="--spec: folder of the model to start from.")] = None,
+    profile: Annotated[Path | None, typer.Option(help="--spec: profile to start from.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="--spec: option of TRL, as max_steps=2. Repeatable.")] = None,
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make the dataset of a training run from a dataset folder: each row with its task, its content digest and its partition.
+
+    Example: expcomp train prepare ds -o train.json --heldout heldout.parquet --spec train.toml --model base --profile profile.json
+    """
+    from expcomp.io.documents import json_document
+    from expcomp.training.handoff import training_rows, write_heldout
+    from expcomp.training.packing import write_dataset
+    from expcomp.training.run.spec_text import option_values, write_spec
+
+    if spec is not None and (model is None or profile is None):
+        raise UsageError("--spec needs --model and --profile")
+    options = option_values(option or [])
+    found = training_rows(dataset, config, train=train, validation=validation)
+    made = write_dataset(found.rows, found.kind, out, force=force).to_dict()
+    if heldout is not None:
+        write_heldout(found.heldout, heldout, force=force)
+    if spec is not None and model is not None and profile is not None:
+        write_spec(
+            spec, profile=profile, dataset=out, dataset_digest=made["digest"], kind=found.kind, model=model,
+            heldout=heldout, options=options, force=force,
+        )  # fmt: skip
+    told = made | {"out": str(out), "heldout_tasks": found.heldout.height}
+    if as_json:
+        print(json_document(told), end="")
+    elif not quiet:
+        print(
+            f"Wrote {made['rows']:,} rows of {made['task_count']:,} tasks to {out}; {found.heldout.height:,} tasks are held out."
+        )
+        print(f'  dataset_digest = "{made["digest"]}"')
 
 
 def run(
@@ -129,6 +185,47 @@ def lineage(
             print(f"   dataset {line['dataset_digest']}, {line['n_tasks']:,} tasks")
 
 
+def score(
+    dataset: Annotated[
+        Path, typer.Argument(help="Folder that `expcomp dataset` wrote, with config sft.", show_default=False)
+    ],
+    model: Annotated[Path, typer.Option(help="Folder of model and tokenizer; nothing is fetched.", show_default=False)],
+    arm: Annotated[str, typer.Option(help="What the trials are called.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of trials to write, JSON lines.", show_default=False)],
+    split: Annotated[str, typer.Option(help="Split of held-out tasks.")] = "test",
+    costs: Annotated[Path | None, typer.Option(help="Cost ledger that each conversation is entered in.")] = None,
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure a local model on held-out conversations: how likely it finds the answers that passed (extra `train`). No pass rate.
+
+    Example: expcomp train score ds --model runs/job-1f0c9d2ab3e4f567/checkpoint --arm tuned --out tuned.jsonl
+    """
+    from contextlib import nullcontext
+
+    from expcomp.io.documents import json_document
+    from expcomp.training.costs import CostLedger
+    from expcomp.training.likelihood import score_split, write_trials
+
+    with CostLedger(costs) if costs is not None else nullcontext() as ledger:
+        trials = score_split(dataset, model, arm=arm, split=split, costs=ledger)
+    write_trials(trials, out, force=force)
+    told = {
+        "out": str(out),
+        "trials": trials.height,
+        "tasks": trials.select("benchmark", "task").n_unique(),
+        "without_score": trials["score"].null_count(),
+        "mean_score": trials["score"].mean(),
+    }
+    if as_json:
+        print(json_document(told), end="")
+    elif not quiet:
+        print(
+            f"Wrote {told['trials']:,} trials of {told['tasks']:,} tasks to {out}; mean score {told['mean_score'] or 0:.6f}."
+        )
+
+
 def _store(paths: list[Path]) -> dict[str, TrainingReceipt]:
     from expcomp.training.documents import document_digest, read_document
     from expcomp.training.receipts import TrainingReceipt
@@ -158,6 +255,9 @@ def _show(wire: dict[str, Any]) -> None:
         print(f"  folder   {wire['outputDirectory']}")
         return
     print(f"Failed in {wire['stage']}: {wire['reason']}")
+    if (exposure := wire.get("exposure")) is not None and exposure["verdict"] == "refused":
+        parts = ", ".join(f"{kind} {n:,}" for kind, n in exposure["found"].items() if n is not None)
+        print(f"  Held-out tasks found: {exposure['heldoutFound']:,} ({parts}).")
     if wire["outputDirectory"] is not None:
         print(f"  folder   {wire['outputDirectory']}")
     if wire["trainingMayExist"]:

@@ -47,7 +47,7 @@ def assign(tasks: pl.DataFrame, attempts: pl.DataFrame, options: DatasetOptions)
             raise ConfigError(msg)
         lines = lines.join(_users(attempts), on="task_id", how="left", maintain_order="left")
     groups = lines.select("task_id", group=group_key(options, lines.columns))
-    cut = _time(options.before)
+    cut = moment(options.before)
     if cut is None or "started_at" not in attempts.columns:
         return groups.with_columns(split=place("group", options))
     began = (
@@ -103,8 +103,7 @@ def place(group: str, options: DatasetOptions) -> pl.Expr:
     splits = options.splits[:-1] if options.before is not None else options.splits
     if len(splits) == 1:
         return pl.when(pl.col(group).is_not_null()).then(pl.lit(splits[0][0]))
-    text = pl.concat_str(pl.lit(f"{options.seed}\n"), pl.col(group))
-    u = sha256_expr(text).str.head(8).str.to_integer(base=16, dtype=pl.Int64) / 2**32
+    u = share_of(group, options.seed)
     total, end = sum(share for _, share in splits), 0.0
     bounds: list[float] = []
     for _, share in splits[:-1]:
@@ -114,6 +113,12 @@ def place(group: str, options: DatasetOptions) -> pl.Expr:
     for (name, _), bound in zip(reversed(splits[:-1]), reversed(bounds), strict=True):
         chosen = pl.when(u < bound).then(pl.lit(name)).otherwise(chosen)
     return pl.when(pl.col(group).is_not_null()).then(chosen)
+
+
+def share_of(group: str, seed: str) -> pl.Expr:
+    """Where a group stands among all: the first 32 bits of SHA-256(seed, newline, group) over 2^32."""
+    text = pl.concat_str(pl.lit(f"{seed}\n"), pl.col(group))
+    return sha256_expr(text).str.head(8).str.to_integer(base=16, dtype=pl.Int64) / 2**32
 
 
 def _repository(name: pl.Expr) -> pl.Expr:
@@ -148,7 +153,7 @@ def _users(attempts: pl.DataFrame) -> pl.DataFrame:
     return links.group_by("task_id", maintain_order=True).agg(user=pl.col("name").min())
 
 
-def _time(before: str | None) -> datetime | None:
+def moment(before: str | None) -> datetime | None:
     """The moment an ISO date or time names, in UTC where it names no zone."""
     if before is None:
         return None

@@ -270,6 +270,9 @@ def _new(path: Path) -> Iterator[int]:
         yield handle
         os.fchmod(handle, 0o400)
         os.fsync(handle)
+    except BaseException:
+        path.unlink(missing_ok=True)  # a part of a file is none
+        raise
     finally:
         os.close(handle)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -14,15 +15,19 @@ from expcomp.tables.digests import rules_digest, schema_digest
 from expcomp.tables.families import BY_NAME
 
 
-def documents() -> dict[str, str]:
-    """All files of the export, by name."""
+def documents(also: Mapping[str, Mapping[str, str]] = {}) -> dict[str, str]:
+    """All files of the export, by name.
+
+    Args:
+        also: Further JSON Schemas that the index lists: by chapter, what each is by its name.
+    """
     out: dict[str, str] = {}
     for name in TABLES:
         table = models.table(name)
         out[f"{name}.schema.json"] = json.dumps(json_schema(table), indent=2, ensure_ascii=False) + "\n"
         out[f"{name}.arrow.txt"] = arrow_schema(table)
         out[f"{name}.md"] = markdown(table)
-    out["index.md"] = _index()
+    out["index.md"] = _index(also)
     return out
 
 
@@ -103,7 +108,7 @@ def _short(dtype: pl.DataType) -> str:
     return "time (UTC, µs)" if isinstance(dtype, pl.Datetime) else str(dtype)
 
 
-def _index() -> str:
+def _index(also: Mapping[str, Mapping[str, str]]) -> str:
     lines = [
         "# Tables, row families and datasets",
         "",
@@ -112,4 +117,6 @@ def _index() -> str:
     ]
     for title, names in CATALOGUE.items():
         lines += [f"## {title}", ""] + [f"- [{n}]({n}.md): {models.table(n).description}" for n in names] + [""]
+    for title, abouts in also.items():
+        lines += [f"## {title}", ""] + [f"- [{n}]({n}.schema.json): {about}" for n, about in abouts.items()] + [""]
     return "\n".join(lines)

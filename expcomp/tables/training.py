@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import polars as pl
 
-from expcomp.tables._spec import Table, integer, json, one_of, real, text, unit_interval
+from expcomp.tables._spec import Column, Table, integer, json, not_negative, one_of, real, text, unit_interval
 
 FORMAT = pl.Enum(["sft", "dpo", "grpo"])
 PARTITION = pl.Enum(["train", "validation"])
 SEVERITY = pl.Enum(["error", "warning"])
 KIND = pl.Enum(["content", "name", "near"])
+CALL_STATE = pl.Enum(["pending", "known", "unknown"])
+ARM = pl.Enum(["baseline", "candidate"])
 _DIGEST = r"^sha256:[0-9a-f]{64}$"
 
 
@@ -101,4 +103,88 @@ EXPOSURE_HITS = Table(
     },
     rules={"coverage|unit_interval": unit_interval("coverage")},
 )
-TRAINING_TABLES = {t.name: t for t in (TRAINING_ROWS, TRAINING_TASKS, TRAINING_FINDINGS, EXPOSURE, EXPOSURE_HITS)}
+COST_CALLS = Table(
+    "cost_calls",
+    "One paid call of a cost ledger. Amounts are billionths of a US dollar.",
+    {
+        "call": text("id of the call; used once", nullable=False),
+        "channel": text("who calls: agent, judge, verifier, analyst, driver, other", nullable=False),
+        "phase": text("preparation (to make a candidate) or measurement", nullable=False),
+        "model": text("what was called", nullable=False),
+        "state": one_of(CALL_STATE, "pending until it is settled; known or unknown by its cost", nullable=False),
+        "maximum_nanos": integer("what it may cost at the most; null when nobody said"),
+        "cost_nanos": integer("what it cost; null is not 0"),
+        "provenance": text("observed, estimated (tokens and rates) or uncaptured; null while pending"),
+        "input_tokens": integer("tokens read, the cached ones counted"),
+        "output_tokens": integer("tokens written, the reasoning ones counted"),
+        "reasoning_tokens": integer("of the output"),
+        "cached_tokens": integer("of the input, read from the cache"),
+        "cache_write_tokens": integer("of the input, written to the cache"),
+        "failure": text("why it failed; null when it did not"),
+        "owner": text("writer that let it through", nullable=False),
+        "revision": integer("0-based line of the admission", nullable=False),
+    },
+    rules={f"{c}|not_negative": not_negative(c) for c in ("maximum_nanos", "cost_nanos", "input_tokens", "output_tokens")},
+    keys=("call",),
+)  # fmt: skip
+EXPERIMENT_CELLS = Table(
+    "experiment_cells",
+    "One cell of a sealed experiment: one run of one arm on one task with one seed.",
+    {
+        "arm": one_of(ARM, "which state runs", nullable=False),
+        "state_digest": text("profile of the arm", nullable=False),
+        "task_index": integer("0-based position of the task in the suite", nullable=False),
+        "task": text("scenario id of the task", nullable=False),
+        "task_digest": text("task document", nullable=False),
+        "repetition": integer("0-based", nullable=False),
+        "seed": integer("seed of the run; both arms share it", nullable=False),
+        "attempt": integer("1; evidence of later attempts is not taken", nullable=False),
+    },
+    keys=("arm", "task_index", "repetition"),
+)
+RUN_RECEIPTS = Table(
+    "run_receipts",
+    "One run of an experiment, as its receipt says.",
+    {
+        "receipt_digest": text("the receipt", nullable=False),
+        "execution_id": text("the run; unique", nullable=False),
+        "execution_ref": text("what pins executors and adapters", nullable=False),
+        "experiment_digest": text("experiment it belongs to", nullable=False),
+        "arm": one_of(ARM, "which state ran", nullable=False),
+        "state_digest": text("profile that ran", nullable=False),
+        "suite_digest": text("suite", nullable=False),
+        "task_digest": text("task document", nullable=False),
+        "task_index": integer("position of the task in the suite", nullable=False),
+        "repetition": integer("0-based", nullable=False),
+        "seed": integer("seed of the run", nullable=False),
+        "attempt": integer("1-based", nullable=False),
+        "billing": Column(pl.List(pl.String()), "calls of the cost ledger it paid", nullable=False),
+        "model": text("model that answered", nullable=False),
+        "grader_digest": text("artifact of the grader; null for a failed run"),
+        "succeeded": Column(pl.Boolean(), "it ran to its end and was graded", nullable=False),
+        "failure": text("code of the failure; null when there is none"),
+        "score": real("null for a failed run"),
+        "passed": Column(pl.Boolean(), "verdict of the grader; null for a failed run"),
+        "dimensions": json("scores of named dimensions"),
+        "cost_nanos": integer("what it cost; null when the receipt does not say"),
+        "duration_ms": integer("wall time; outside of the digest"),
+    },
+)
+POPULATION = Table(
+    "population_candidates",
+    "One candidate of a search and one of its parents.",
+    {
+        "candidate_digest": text("the candidate", nullable=False),
+        "parent_digest": text("one parent; null where none is named"),
+        "status": text("materialized, failed or unavailable", nullable=False),
+        "error": text("what failed; null when nothing did"),
+        "profile_digest": text("profile it became; null when it failed"),
+        "n_diffs": integer("steps from the baseline; null when it failed"),
+    },
+)
+TRAINING_TABLES = {
+    t.name: t
+    for t in (
+        TRAINING_ROWS, TRAINING_TASKS, TRAINING_FINDINGS, EXPOSURE, EXPOSURE_HITS, COST_CALLS, EXPERIMENT_CELLS, RUN_RECEIPTS, POPULATION
+    )
+}  # fmt: skip

@@ -62,6 +62,10 @@ _ALL = (
 )
 CHECKS: Mapping[str, Check] = {c.code: c for c in _ALL}
 FORMATS = tuple(FORMAT.categories)
+UNREADABLE = frozenset(
+    {"dataset_not_regular_file", "dataset_changed", "dataset_file_missing", "dataset_not_utf8", "dataset_not_json"}
+)
+"""Checks after which there are no rows to look at, when they are about the whole document."""
 
 
 class DatasetError(SourceError):
@@ -70,6 +74,7 @@ class DatasetError(SourceError):
     Attributes:
         code: Of the first check that does.
         findings: All that was found (`TRAINING_FINDINGS`).
+        exit_code: 3 when it could not be read at all, else 1.
     """
 
     exit_code = 1
@@ -83,6 +88,7 @@ class DatasetError(SourceError):
             f"{first['document']}{at}: {first['code']}: found {first['found'] or 'nothing'}; expected {first['expected']}{more}"
         )
         self.code, self.findings = str(first["code"]), findings
+        self.exit_code = 3 if unreadable(findings) else 1
 
 
 class Refused(Exception):  # noqa: N818 - it is no error for the caller, but a finding
@@ -118,16 +124,24 @@ def findings(
     return made.cast(TRAINING_FINDINGS.schema)
 
 
-def finding(code: str, document: str, found: str, *, path: str | None = None) -> pl.DataFrame:
+def finding(
+    code: str,
+    document: str,
+    found: str,
+    *,
+    path: str | None = None,
+    severities: Mapping[str, Severity] | None = None,
+) -> pl.DataFrame:
     """One finding about a whole document."""
+    where = {"row": pl.Int64(), "path": pl.String(), "found": pl.String()}
     return findings(
-        code,
-        document,
-        pl.DataFrame(
-            {"row": [None], "path": [path], "found": [found]},
-            schema={"row": pl.Int64, "path": pl.String, "found": pl.String},
-        ),
+        code, document, pl.DataFrame({"row": [None], "path": [path], "found": [found]}, schema=where), severities
     )
+
+
+def unreadable(findings: pl.DataFrame) -> bool:
+    """Whether findings say that the dataset could not be read at all."""
+    return findings.filter(pl.col("row").is_null(), pl.col("code").is_in(list(UNREADABLE))).height > 0
 
 
 def joined(parts: list[pl.DataFrame]) -> pl.DataFrame:

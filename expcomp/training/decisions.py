@@ -16,6 +16,7 @@ from expcomp.training.documents import (
     Rule,
     Sealed,
     Sha256,
+    Share,
     ascending,
     distinct,
 )
@@ -60,7 +61,13 @@ _INTERVAL = Rule(
 
 
 class Measure(Document, frozen=True, kw_only=True):
-    """One metric of both arms: `difference` is candidate minus baseline over paired units."""
+    """One metric of both arms: `difference` is candidate minus baseline over paired units.
+
+    Attributes:
+        tolerance: Loss that is accepted, in the unit of the metric; unset where nothing guards it.
+        better: Whether more or less of it is.
+        p_value: Two-sided, of no difference: McNemar's mid-p where the method is `tango`.
+    """
 
     name: Name
     baseline_mean: float
@@ -69,6 +76,8 @@ class Measure(Document, frozen=True, kw_only=True):
     interval: Interval
     n_units: Positive
     tolerance: Annotated[float, Meta(ge=0)] | UnsetType = UNSET
+    better: Literal["more", "less"] = "more"
+    p_value: Share | UnsetType = UNSET
 
     RULES: ClassVar[tuple[Rule, ...]] = (_DIFFERENCE, _INTERVAL)
 
@@ -96,26 +105,35 @@ class Accounting(Document, frozen=True, kw_only=True):
 
 
 class MeasuredComparison(Sealed, frozen=True, kw_only=True):
-    """Result of an experiment, recomputed from its complete set of paired runs.
+    """Result of an experiment, recomputed from its paired runs.
 
     Attributes:
+        experiment_digest: Unset where nothing was sealed before the runs; such a result is never proposed.
+        evidence_digest: Of the runs that were compared.
         unit: What the interval takes for independent.
-        n_samples: Runs of one arm: tasks times repetitions.
-        failed_runs: Of both arms.
+        n_samples: Runs that each arm was to make: tasks times repetitions.
+        failed_runs: Runs of both arms without a result.
+        missing_runs: Runs that are not there.
+        surplus_runs: Runs that are there a second time, or that nobody asked for.
+        unmeasured: Metrics that the policy guards and that have no figure.
     """
 
     kind: Literal["measured-comparison"] = "measured-comparison"
-    experiment_digest: Sha256
+    experiment_digest: Sha256 | UnsetType = UNSET
     policy_digest: Sha256
+    evidence_digest: Sha256 | UnsetType = UNSET
     unit: Literal["task", "cluster"]
     n_tasks: Positive
     repetitions: Positive
     n_units: Positive
     n_samples: Positive
     failed_runs: Count
+    missing_runs: Count = 0
+    surplus_runs: Count = 0
     score: Measure
     objectives: tuple[Measure, ...] = ()
     dimensions: tuple[Measure, ...] = ()
+    unmeasured: tuple[Name, ...] = ()
     accounting: Accounting
 
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -130,8 +148,8 @@ class MeasuredComparison(Sealed, frozen=True, kw_only=True):
         Rule(
             "comparison_units",
             "nUnits",
-            lambda m: m.n_units == m.n_tasks if m.unit == "task" else m.n_units <= m.n_tasks,
-            "nTasks, or fewer where the unit is a cluster",
+            lambda m: m.n_units <= m.n_tasks and (m.unit == "cluster" or m.n_units == m.n_tasks or not m.complete),
+            "nTasks, or fewer where the unit is a cluster or runs are not there",
             lambda m: m.n_units,
         ),
         Rule(
@@ -142,17 +160,29 @@ class MeasuredComparison(Sealed, frozen=True, kw_only=True):
         ),
     )
 
+    @property
+    def complete(self) -> bool:
+        """Whether every run that was asked for is there once, with a result."""
+        return not (self.failed_runs or self.missing_runs or self.surplus_runs)
+
 
 def _in_order(reasons: tuple[str, ...]) -> bool:
     return ascending(tuple(REASONS.index(r) for r in reasons))
 
 
 class ImprovementDecision(Sealed, frozen=True, kw_only=True):
-    """Ship, hold, or need more work, with every reason, in the order of `stats.ship.REASONS`."""
+    """Ship, hold, or need more work, with every reason, in the order of `stats.ship.REASONS`.
+
+    Attributes:
+        exposure_digest: Report of the held-out guard that it rests on.
+        policy_digest: Policy that it was made under.
+    """
 
     kind: Literal["improvement-decision"] = "improvement-decision"
-    experiment_digest: Sha256
+    experiment_digest: Sha256 | UnsetType = UNSET
     comparison_digest: Sha256
+    exposure_digest: Sha256 | UnsetType = UNSET
+    policy_digest: Sha256 | UnsetType = UNSET
     outcome: Outcome
     reasons: tuple[Reason, ...]
     low: float | None

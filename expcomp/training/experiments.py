@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from expcomp.training.documents import (
@@ -94,16 +95,33 @@ class BenchmarkSeal(Sealed, frozen=True, kw_only=True):
 
 
 class EvaluationPolicy(Document, frozen=True, kw_only=True):
-    """How the result will be judged; frozen before any run."""
+    """How the result will be judged; frozen before any run.
+
+    Attributes:
+        confidence: Of all intervals.
+        resamples, seed: Of the bootstrap.
+        minimum_lift: What the lower bound of the difference has to exceed.
+        minimum_runs: Runs of an arm below which nothing is proposed.
+        min_units: Tasks, or clusters, below which nothing is decided.
+        metric: `passed`, `score`, or `auto`: verdicts where every run has one.
+        cluster: Column of a unit above the task; the task where it is not set.
+        budget_nanos: What all work may cost, in billionths of a dollar.
+        critical_dimensions: Scores beside the main one that may not fall by more than `regression_tolerance`.
+        objectives: `cost_usd`, `tokens`, `duration_s`: the relative increase that each tolerates, 0.1 for 10 %.
+    """
 
     confidence: Annotated[float, Meta(gt=0, lt=1)]
     resamples: Annotated[int, Meta(ge=100)]
     seed: Count
     minimum_lift: NotNegative
     minimum_runs: Annotated[int, Meta(ge=3)] = 3
+    min_units: Count = 20
+    metric: Literal["auto", "passed", "score"] = "auto"
+    cluster: Name | UnsetType = UNSET
     budget_nanos: Count | UnsetType = UNSET
     critical_dimensions: tuple[Name, ...] = ()
     regression_tolerance: NotNegative = 0.0
+    objectives: dict[Literal["cost_usd", "tokens", "duration_s"], NotNegative] = msgspec.field(default_factory=dict)
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(

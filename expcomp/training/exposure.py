@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from expcomp.datasets.identity import task_set_digest
+from expcomp.datasets.identity import COLUMNS, task_set_digest
 from expcomp.errors import SourceError
 from expcomp.io.canonical_rows import json_text
 from expcomp.io.digest import PREFIX
@@ -73,6 +73,11 @@ class ExposureIndex:
         """
         training = profile.training
         return cls.of([] if training is None else training.resolved(store or {}, "metadata.training"), inventories)
+
+    @cached_property
+    def tasks(self) -> pl.DataFrame:
+        """benchmark, task, content_digest; a task that several runs saw is there once."""
+        return self.frame.select(COLUMNS).unique(maintain_order=True)
 
     @cached_property
     def digest(self) -> str:

@@ -170,8 +170,8 @@ def guard(
 
 
 def _tasks(index: ExposureIndex, held: pl.DataFrame, kinds: tuple[str, ...], policy: GuardPolicy) -> pl.DataFrame:
-    # A task that several runs saw is compared once. Its key stands for it: no held-out task has such a name.
-    seen = index.frame.select(COLUMNS).unique(maintain_order=True).with_columns(task_id=KEY)
+    # The key of a task stands for it: no held-out task has such a name.
+    seen = index.tasks.with_columns(task_id=KEY)
     ours = seen.with_columns(native_id=pl.lit(None, pl.String), text_digest=pl.lit(None, pl.String))
     steps = tuple(_STEPS[k] for k in kinds if k in _STEPS)
     found = task_hits(ours, held, Policy(levels=steps))
@@ -261,7 +261,7 @@ def _report(index: ExposureIndex, held: pl.DataFrame, hits: pl.DataFrame, level:
             level=level,
             index_digest=index.digest,
             receipts=index.frame["receipt_digest"].n_unique(),
-            tasks_seen=index.frame.select(pl.struct(COLUMNS).n_unique()).item(),
+            tasks_seen=index.tasks.height,
             heldout_tasks=held.height,
             heldout_found=count(pl.lit(value=True)),
             errors=errors,

@@ -1,13 +1,16 @@
-"""The datasets that a lineage was trained on, each read once and held to the digest in its receipt."""
+"""What a lineage was trained on: its datasets, each held to the digest in its receipt, and its tasks against held-out ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from expcomp.datasets.decontaminate.heldout import Source, held_out
 from expcomp.errors import UsageError
 from expcomp.training.dataset import Limits, TrainingDataset, read_dataset
-from expcomp.training.documents import DocumentError, document_digest
+from expcomp.training.documents import DocumentError, document_digest, read_document
+from expcomp.training.exposure import ExposureIndex, read_inventories
+from expcomp.training.guard import Exposure, GuardPolicy, Level, guard
 from expcomp.training.profile import Profile
 from expcomp.training.receipts import TrainingReceipt
 
@@ -40,3 +43,48 @@ def lineage_datasets(
             expected = f"the dataset of receipt {receipt}; name it with --dataset"
             raise DocumentError(name, "dataset_missing", "dataset.digest", digest, expected)
     return list(datasets.values()), digests
+
+
+def check_exposure(
+    trained: Profile | ExposureIndex | TrainingReceipt | Path | str,
+    heldout: Source,
+    *,
+    level: Level = "name",
+    datasets: Sequence[Path] = (),
+    receipts: Sequence[Path] = (),
+    inventories: Sequence[Path] = (),
+    policy: GuardPolicy | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Exposure:
+    """Held-out tasks that the training of a candidate could see, its ancestors counted.
+
+    Args:
+        trained: Profile, or its file; one receipt (then its ancestors are not known); or an index of a lineage.
+        heldout: See `held_out`.
+        level: `exact` compares contents, `name` names, too, `near` also looks for texts in rows.
+        datasets: near: those of the lineage.
+        receipts: Receipts that the profile only names by digest.
+        inventories: Inventories of datasets whose receipts do not list their tasks.
+        policy: Severities and thresholds.
+        columns: Where a part of a held-out task stands.
+
+    Raises:
+        UsageError: `near` without a profile and its datasets.
+        SourceError: A file cannot be read, or a receipt or dataset is not there.
+    """
+    store = {document_digest(r): r for r in (read_document(TrainingReceipt, p) for p in receipts)}
+    if isinstance(trained, str | Path):
+        trained = read_document(Profile, Path(trained))
+    listed = read_inventories(inventories)
+    rows: list[TrainingDataset] = []
+    digests: dict[str, str] = {}
+    if level == "near":
+        if not isinstance(trained, Profile):
+            raise UsageError("level near looks at the rows of a lineage; give the profile, and its datasets")
+        rows, digests = lineage_datasets(trained, datasets, store=store)
+    if isinstance(trained, Profile):
+        index = ExposureIndex.of_profile(trained, store=store, inventories=listed)
+    else:
+        index = trained if isinstance(trained, ExposureIndex) else ExposureIndex.of([trained], listed)
+    found = held_out(heldout, columns=columns)
+    return guard(index, found, level=level, datasets=rows, dataset_digests=digests, policy=policy)

@@ -12,42 +12,52 @@ from msgspec import UNSET, Meta, UnsetType
 _BATCH = 8_192
 
 
-class _Message(msgspec.Struct, frozen=True, gc=False):
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A turn of a conversation; what else it holds is the exporter's own."""
+
     role: Annotated[str, Meta(min_length=1)]
 
 
-_Messages = Annotated[list[_Message], Meta(min_length=1)]
+_Messages = Annotated[list[Message], Meta(min_length=1)]
 _Texts = str | _Messages
 
 
-class _Sft(msgspec.Struct, frozen=True):
+class Sft(msgspec.Struct, frozen=True):
+    """A conversation that ends with a turn of the assistant."""
+
     messages: _Messages
 
     def __post_init__(self) -> None:
+        """Hold what spans fields."""
         if self.messages[-1].role != "assistant":
             msg = f"messages: found a last turn of {self.messages[-1].role}, expected assistant"
             raise ValueError(msg)
 
 
-class _Dpo(msgspec.Struct, frozen=True):
+class Dpo(msgspec.Struct, frozen=True):
+    """A prompt with a better and a worse answer."""
+
     prompt: _Texts
     chosen: _Texts
     rejected: _Texts
     margin: float | UnsetType | None = UNSET
 
 
-class _Grpo(msgspec.Struct, frozen=True):
+class Grpo(msgspec.Struct, frozen=True):
+    """A prompt with a group of answers and a reward for each."""
+
     prompt: _Texts
     completions: Annotated[list[_Texts], Meta(min_length=2)]
     rewards: list[float]
 
     def __post_init__(self) -> None:
+        """Hold what spans fields."""
         if len(self.rewards) != len(self.completions):
             msg = f"rewards: found {len(self.rewards)}, expected one for each of {len(self.completions)} completions"
             raise ValueError(msg)
 
 
-PAYLOADS: Mapping[str, type[Any]] = {"sft": _Sft, "dpo": _Dpo, "grpo": _Grpo}
+PAYLOADS: Mapping[str, type[Any]] = {"sft": Sft, "dpo": Dpo, "grpo": Grpo}
 """What is read of a payload; other keys are the exporter's own."""
 
 BAD: dict[str, pl.DataType] = {"at": pl.UInt32(), "path": pl.String(), "found": pl.String(), "expected": pl.String()}

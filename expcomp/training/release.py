@@ -35,6 +35,12 @@ class ImprovementProposal(Sealed, frozen=True, kw_only=True):
             lambda p: p.decision.outcome,
         ),
         Rule(
+            "proposal_unsealed",
+            "decision.experimentDigest",
+            lambda p: p.decision.experiment_digest is not UNSET,
+            "a decision about an experiment that was sealed before its runs",
+        ),
+        Rule(
             "proposal_other_comparison",
             "decision.comparisonDigest",
             lambda p: p.decision.comparison_digest == p.comparison.digest,

@@ -142,6 +142,7 @@ def train(request: TrainingRequest) -> dict[str, Any]:
         "modelDigest": model,
         "rows": {p: len(rows) for p, rows in parts.items()},
         "steps": result.global_step,
+        "seed": made.args.seed,
         "trainLoss": _finite(result.training_loss),
         "losses": [_finite(entry["loss"]) for entry in made.state.log_history if "loss" in entry],
         "device": str(made.args.device.type),

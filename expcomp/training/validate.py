@@ -62,7 +62,7 @@ def validate_rows(
     made += [_overlap(sound, code, list(by), document, severities) for code, by in _OVERLAPS.items()]
     made.append(_conflict(sound, document, severities))
     if not (frame["partition"] == "train").any():
-        made.append(finding("no_training_rows", document, "no row in train"))
+        made.append(finding("no_training_rows", document, "no row in train", severities=severities))
     return joined(made)
 
 

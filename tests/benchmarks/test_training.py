@@ -74,6 +74,13 @@ start = time.process_time()
 assert check_dataset(folder / "rows.json", limits=Limits(document_bytes=4 << 30)).dataset is not None
 said("document: read, verify, check", start)
 """,
+    "split": """
+from expcomp.training.splitting import SplitOptions, split_rows
+frame = rows()
+start = time.process_time()
+assert split_rows(frame, SplitOptions()).rows.height == n
+said("split by task", start)
+""",
     "guard": """
 from expcomp.datasets.decontaminate.heldout import held_out
 from expcomp.training.exposure import ExposureIndex

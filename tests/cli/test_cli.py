@@ -269,14 +269,15 @@ def test_an_error_is_one_message_on_stderr(small: Path, compiled: Path) -> None:
     assert re.fullmatch(r"expcomp: [^\n]*--force[^\n]*\n", done.stderr)
 
 
-def test_a_reader_that_goes_away_is_no_error(compiled: Path) -> None:
+def test_a_reader_that_goes_away_is_no_error_and_no_finding(compiled: Path) -> None:
     words = [*RUN_CLI, "rows", os.fspath(compiled), "environment_response_pair", "-n", "100", "--json"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
         said = process.stderr.read().decode()
-    assert "Traceback" not in said
+    assert said == ""
+    assert process.returncode == 141
 
 
 # -- what the options do -----------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tests.helpers import RUN_CLI
 
 HERE = Path(__file__).parent
 CLIENTS = ("datasets", "trl", "mlcroissant")
-ABSENT = [name for name in CLIENTS if importlib.util.find_spec(name) is None]
+OTHERS = {"test_ray.py": ("ray",), "test_s3.py": ("moto", "boto3", "s3fs")}  # a stage of their own in run.sh
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,8 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.client)
             item.add_marker(pytest.mark.filterwarnings("default"))
-            if ABSENT:
-                item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(ABSENT)}"))
+            if absent := [n for n in OTHERS.get(item.path.name, CLIENTS) if importlib.util.find_spec(n) is None]:
+                item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(absent)}"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -119,3 +119,21 @@ def templates() -> dict[str, str]:
 
     folder = Path(trl.__file__).parent / "chat_templates"
     return {p.stem: p.read_text(encoding="utf-8") for p in sorted(folder.glob("*.jinja"))}
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory, tokenizer) -> Path:
+    """A model of two layers with seeded weights, and its tokenizer."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(0)
+    pad, end = tokenizer.pad_token_id, tokenizer.eos_token_id
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    made = Qwen2ForCausalLM(
+        Qwen2Config(vocab_size=len(tokenizer), num_key_value_heads=2, pad_token_id=pad, eos_token_id=end, **sizes)
+    )
+    folder = tmp_path_factory.mktemp("model")
+    made.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

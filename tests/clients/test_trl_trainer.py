@@ -32,23 +32,6 @@ GRPO = {"num_generations": 2, "max_completion_length": 4}
 REWARD = "def length(completions, **columns):\n    return [float(len(c[0]['content'])) for c in completions]\n"
 
 
-@pytest.fixture(scope="session")
-def model(tmp_path_factory, tokenizer) -> Path:
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    torch.manual_seed(0)
-    pad, end = tokenizer.pad_token_id, tokenizer.eos_token_id
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-    made = Qwen2ForCausalLM(
-        Qwen2Config(vocab_size=len(tokenizer), num_key_value_heads=2, pad_token_id=pad, eos_token_id=end, **sizes)
-    )
-    folder = tmp_path_factory.mktemp("model")
-    made.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
 def trained(folder: Path, model: Path, kind: str, /, **parameters) -> TrainingSuccess | TrainingFailure:
     rows = [row(f"t{n}", "validation" if n == 3 else "train", kind=kind) for n in range(4)]
     if kind == "dpo":  # prompts that a chat template can render

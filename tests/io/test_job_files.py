@@ -75,6 +75,14 @@ def test_a_copy_holds_what_was_hashed(tmp_path: Path) -> None:
         copy_file(tmp_path / "f", tmp_path / "h", 1)
 
 
+def test_nothing_is_left_of_a_copy_that_failed(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    for source, limit in ((tmp_path / "none", 10), (tmp_path / "a", 4)):
+        with pytest.raises(PinnedFileError):
+            copy_file(source, tmp_path / "b", limit)
+    assert [f.name for f in tmp_path.iterdir()] == ["a"]
+
+
 def test_a_folder_is_copied_without_links(tmp_path: Path) -> None:
     source = tree(tmp_path / "a", x=b"1", y__z=b"2")
     copy_tree(source, tmp_path / "b", 10)

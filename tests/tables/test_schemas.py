@@ -10,18 +10,19 @@ from typing import Any
 import polars as pl
 import pytest
 
+from expcomp.cli import schema as cli
 from expcomp.errors import OutputError
 from expcomp.io.schemas import write_schemas
 from expcomp.rows.registry import ROW_FAMILIES
 from expcomp.tables import models
 from expcomp.tables.core import CORE
 from expcomp.tables.digests import rules_digest, schema_digest
-from expcomp.tables.export import documents, json_schema
+from expcomp.tables.export import json_schema
 from tests.helpers import ROOT
 
 SCHEMAS = ROOT / "schemas"
 NAMES = [*CORE, *ROW_FAMILIES]
-exported = cache(documents)
+exported = cache(cli.exported)
 
 
 def test_the_folder_holds_the_exported_files_and_no_other() -> None:

@@ -41,6 +41,7 @@ from expcomp.training.release import (
     ImprovementProposal,
     ImprovementReview,
 )
+from expcomp.training.run.results import TrainingFailure, TrainingSuccess
 
 PAYLOADS: Mapping[str, dict[str, Any]] = {
     "sft": {"messages": [{"role": "user", "content": "Count."}, {"role": "assistant", "content": "Twelve."}]},
@@ -257,6 +258,27 @@ RESULT: ActivationResult = seal(
         after_digest=sha("new"),
         transaction_id="tx-1",
     )
+)
+SUCCESS = TrainingSuccess(
+    mode="command",
+    output_directory="runs/job-1",
+    profile_digest=sha("new"),
+    receipt_digest=sha("receipt"),
+    model=trained_model_id(sha("weights")),
+    served=False,
+    profile_path="runs/job-1/profile.json",
+    receipt_path="runs/job-1/receipt.json",
+    checkpoint_path="runs/job-1/checkpoint.bin",
+)
+FAILURE = TrainingFailure(
+    mode="command",
+    stage="serving",
+    reason="router down",
+    output_directory="runs/job-1",
+    training_may_exist=False,
+    serving_may_exist=True,
+    resumable=True,
+    cleanup_error=None,
 )
 CHAIN = Chain(proposal=PROPOSAL, review=REVIEW, activation=ACTIVATION)
 REQUEST = TrainingRequest(

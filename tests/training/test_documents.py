@@ -441,6 +441,7 @@ CODES: list[tuple[Document, dict[str, Any], str]] = [
     (made.PROPOSAL, {"surfaces": ("b", "a")}, "proposal_surfaces"),
     (made.PROPOSAL, {"comparison": swap(made.COMPARISON, digest=sha("x"))}, "proposal_other_comparison"),
     (made.PROPOSAL, {"decision": seal(swap(made.DECISION, outcome="hold", reasons=("too_few_units",)))}, "proposal_not_shipping"),
+    (made.PROPOSAL, {"decision": seal(swap(made.DECISION, experiment_digest=msgspec.UNSET))}, "proposal_unsealed"),
     (made.ACTIVATION, {"targets": made.ACTIVATION.targets * 2}, "activation_targets"),
     (made.ACTIVATION, {"execution_ref": msgspec.UNSET}, "activation_execution_ref"),
     (made.ACTIVATION, {"expires_at": "2026-01-03T00:00:01Z"}, "activation_expiry"),

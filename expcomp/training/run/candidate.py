@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import polars as pl
 from msgspec import UNSET
 
 from expcomp.errors import ExpcompError, UsageError
@@ -85,6 +86,33 @@ def check_validators(validators: Sequence[Any]) -> None:
     for validator in validators:
         if not callable(validator):
             raise UsageError(f"validator {validator!r}: expected a function of one CandidateInput")
+
+
+def findings_validator(check: Callable[[CandidateInput], pl.DataFrame]) -> Validator:
+    """A validator of a check that answers with a frame of findings, one line each; it accepts when none is an error.
+
+    Args:
+        check: Gives a frame; lines count as errors unless a column `severity` says otherwise. The first is told, by its columns `code`,
+            `path` and `found`, as far as it has them.
+
+    Raises:
+        UsageError: It cannot be called.
+    """
+    check_validators([check])
+
+    def validator(given: CandidateInput) -> None:
+        found: Any = check(given)
+        if not isinstance(found, pl.DataFrame):
+            if inspect.iscoroutine(found):
+                found.close()
+            raise TypeError(f"gave {type(found).__name__}, expected a frame of findings")
+        errors = found.filter(severity="error") if "severity" in found.columns else found
+        if errors.height:
+            told = [str(errors[c][0]) for c in ("code", "path", "found") if c in errors.columns]
+            raise ValueError(f"{errors.height:,} findings, as {': '.join(told) or 'its first line'}")
+
+    validator.__qualname__ = getattr(check, "__qualname__", type(check).__name__)
+    return validator
 
 
 def validate_candidate(validators: Sequence[Validator], profile: Profile, receipt: TrainingReceipt | None) -> None:

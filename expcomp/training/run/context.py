@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 from expcomp.errors import ExpcompError
 from expcomp.training.dataset import Limits
+from expcomp.training.guard import ExposureReport
 from expcomp.training.identity import DatasetIdentity
 from expcomp.training.profile import Profile
 from expcomp.training.receipts import TrainingReceipt
+from expcomp.training.run.admitting import HeldOut
 from expcomp.training.run.candidate import Validator
 from expcomp.training.run.journal import Journal
 from expcomp.training.run.plan import RunPlan
@@ -33,7 +35,7 @@ class Ports:
     Attributes:
         serving: None leaves the checkpoint unserved.
         validators: Asked about the parent, then about the candidate.
-        cancelled: Asked some times a second.
+        cancelled: Asked some times a second, from any thread.
         limits: Of the dataset.
     """
 
@@ -41,6 +43,21 @@ class Ports:
     validators: Sequence[Validator] = ()
     cancelled: Callable[[], bool] = lambda: False
     limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCosts:
+    """Where a run is entered as a paid call of the preparation.
+
+    Attributes:
+        ledger: Cost ledger; made when it is not there.
+        maximum_nanos: What the run may cost at the most, in billionths of a dollar; needed where the ledger has a ceiling.
+        nanos_per_second: Price of its time; None: nobody knows what it cost.
+    """
+
+    ledger: Path
+    maximum_nanos: int | None = None
+    nanos_per_second: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +74,8 @@ class RunOptions(Ports):
         checkpoint: One file (`checkpoint.bin`) or a folder (`checkpoint/`).
         max_checkpoint_bytes: Largest checkpoint.
         timeout: Seconds for the whole run; None for no limit.
+        heldout: What may not be trained on; None: nobody looks.
+        costs: Where the run is entered as a paid call; None: nowhere.
     """
 
     trainer: Trainer
@@ -68,6 +87,8 @@ class RunOptions(Ports):
     checkpoint: Literal["file", "directory"] = "file"
     max_checkpoint_bytes: int = 64 << 30
     timeout: float | None = None
+    heldout: HeldOut | None = None
+    costs: RunCosts | None = None
 
 
 @dataclass(kw_only=True)
@@ -76,11 +97,13 @@ class Trace:
 
     Attributes:
         job: Job folder.
+        exposure: What the held-out guard found, in counts.
         training_may_exist, serving_may_exist: See `TrainingFailure`.
     """
 
     job: Path | None = None
     journal: Journal | None = None
+    exposure: ExposureReport | None = None
     training_may_exist: bool = False
     serving_may_exist: bool = False
 

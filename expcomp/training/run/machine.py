@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from msgspec import UNSET
+
 from expcomp.errors import ExpcompError, UsageError
 from expcomp.io.job_files import remove_file
 from expcomp.training.dataset import read_dataset
@@ -151,6 +153,7 @@ def _failed(trace: Trace, stage: Stage, error: BaseException, mode: Mode) -> Tra
         serving_may_exist=trace.serving_may_exist,
         resumable=resumable,
         cleanup_error="; ".join(troubles) or None,
+        exposure=UNSET if trace.exposure is None else trace.exposure,
     )
 
 

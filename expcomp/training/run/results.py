@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from expcomp.training.documents import Document, Sha256, Text
+from expcomp.training.guard import ExposureReport
 
 Stage = Literal["admission", "dataset", "training", "checkpoint", "serving", "profile", "persistence"]
 STAGES: tuple[Stage, ...] = ("admission", "dataset", "training", "checkpoint", "serving", "profile", "persistence")
@@ -41,6 +44,7 @@ class TrainingFailure(Document, frozen=True, kw_only=True):
         serving_may_exist: Serving was called and not proven undone.
         resumable: Training succeeded, so that the job can be taken up at `checkpoint`.
         cleanup_error: Why profile.json could not be removed; null when that was done.
+        exposure: Counts of the held-out guard, where it looked; they name no task.
     """
 
     succeeded: Literal[False] = False
@@ -52,3 +56,4 @@ class TrainingFailure(Document, frozen=True, kw_only=True):
     serving_may_exist: bool
     resumable: bool
     cleanup_error: Text | None
+    exposure: ExposureReport | UnsetType = UNSET

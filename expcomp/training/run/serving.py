@@ -62,34 +62,43 @@ class ServingPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StaticServing:
-    """Serving from the job folder itself: the artifact is hashed where it stands."""
+    """Serving from files: the artifact is hashed where it is served from.
+
+    Args:
+        path: File or folder that is served; None: the checkpoint in the job folder itself.
+    """
+
+    path: Path | None = None
 
     def publish(self, artifact: Path, order: ServingOrder, cancelled: Callable[[], bool]) -> Served:
-        """Hash the artifact once more; the evidence is the order.
+        """Hash what is served; the evidence is the order.
 
         Raises:
-            ServingError: It is another one.
+            ServingError: It cannot be hashed; that it is another artifact is for the run to refuse.
         """
         from expcomp.errors import SourceError
         from expcomp.io.job_files import hash_tree
         from expcomp.training.documents import document_digest
 
         try:
-            found = hash_tree(artifact, order.artifact_bytes, cancelled=cancelled)
+            found = hash_tree(self.path or artifact, order.artifact_bytes, cancelled=cancelled)
         except SourceError as error:
             raise ServingError(str(error), undone=True) from error
         return Served(order.model_id, found.digest, document_digest(order))
 
 
-def served_as_ordered(order: ServingOrder, served: Served) -> None:
+def served_as_ordered(order: ServingOrder, served: object) -> Served:
     """Hold a port to what it was asked for.
 
     Raises:
-        ServingError: It names another artifact or model.
+        ServingError: It gave no `Served`, or one that names another artifact or model.
     """
+    if not isinstance(served, Served):
+        raise ServingError(f"serving gave {type(served).__name__}, expected Served")
     for what, found, expected in (
         ("artifact", served.artifact_digest, order.artifact_digest),
         ("model", served.model_id, order.model_id),
     ):
         if found != expected:
             raise ServingError(f"serving gave evidence of {what} {found}, not of {expected}")
+    return served

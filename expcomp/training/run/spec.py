@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from expcomp.errors import ConfigError, ExpcompError
 from expcomp.io.toml_files import read_toml
-from expcomp.training.documents import Name, Positive, Sha256, Text, read_document
+from expcomp.training.cost_records import nanos
+from expcomp.training.documents import Name, NotNegative, Positive, Sha256, Text, read_document
+from expcomp.training.guard import GuardPolicy, Level
 from expcomp.training.profile import Profile
-from expcomp.training.run.context import Ports, RunOptions
+from expcomp.training.run.admitting import HeldOut
+from expcomp.training.run.context import Ports, RunCosts, RunOptions
 from expcomp.training.run.plan import FileName
 from expcomp.training.run.serve_command import CommandServing
+from expcomp.training.run.serve_endpoint import EndpointServing
 from expcomp.training.run.serving import ServingPort, StaticServing
 from expcomp.training.run.trainer import CommandTrainer, PinnedFile
+
+P = TypeVar("P")
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,6 +45,32 @@ class _Trainer(_Command, forbid_unknown_fields=True, kw_only=True):
     max_output_bytes: Positive = 16 << 20
 
 
+class _Endpoint(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    url: Text
+    field: Text = "artifactDigest"
+    api_key_env: Text | None = None
+    timeout: float = 10.0
+
+
+class _Static(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    path: Text
+
+
+class _HeldOut(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    sources: Annotated[list[Text], msgspec.Meta(min_length=1)]
+    level: Level = "name"
+    columns: dict[str, Text] = {}
+    name_warning: bool = False
+    receipts: list[Text] = []
+    inventories: list[Text] = []
+
+
+class _Costs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    ledger: Text
+    maximum_usd: NotNegative | None = None
+    usd_per_hour: NotNegative | None = None
+
+
 class _Spec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     profile: Text
     dataset: Text
@@ -50,7 +82,9 @@ class _Spec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     checkpoint: Literal["file", "directory"] = "file"
     max_checkpoint_bytes: Positive = 64 << 30
     timeout: float | None = None
-    serving: Literal["none", "static"] | _Command = "none"
+    serving: Literal["none", "static"] | dict[str, Any] = "none"
+    heldout: _HeldOut | None = None
+    costs: _Costs | None = None
 
 
 def read_run(path: Path) -> tuple[Profile, RunOptions]:
@@ -72,7 +106,9 @@ def read_run(path: Path) -> tuple[Profile, RunOptions]:
             checkpoint=spec.checkpoint,
             max_checkpoint_bytes=spec.max_checkpoint_bytes,
             timeout=spec.timeout,
-            serving=_serving(spec.serving),
+            serving=_serving(spec.serving, root),
+            heldout=None if spec.heldout is None else _heldout(spec.heldout, root),
+            costs=None if spec.costs is None else _costs(spec.costs, root),
         )
     except ExpcompError as error:
         raise ConfigError(f"{path}: {error}") from error
@@ -85,7 +121,11 @@ def read_ports(path: Path) -> Ports:
     Raises:
         ConfigError: As `read_run`.
     """
-    return Ports(serving=_serving(_read(path).serving))
+    spec = _read(path)
+    try:
+        return Ports(serving=_serving(spec.serving, path.parent))
+    except ExpcompError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def _read(path: Path) -> _Spec:
@@ -108,8 +148,40 @@ def _trainer(spec: _Trainer) -> CommandTrainer:
     )
 
 
-def _serving(spec: str | _Command) -> ServingPort | None:
-    if isinstance(spec, _Command):
-        program = PinnedFile(Path(spec.executable), spec.executable_digest)
-        return CommandServing(program, tuple(spec.args), spec.environment, tuple(spec.loader))
-    return StaticServing() if spec == "static" else None
+def _serving(spec: str | dict[str, Any], root: Path) -> ServingPort | None:
+    if isinstance(spec, str):
+        return StaticServing() if spec == "static" else None
+    if "url" in spec:
+        of = _part(spec, _Endpoint)
+        return EndpointServing(of.url, of.field, of.api_key_env, of.timeout)
+    if "path" in spec:
+        return StaticServing(root / _part(spec, _Static).path)
+    command = _part(spec, _Command)
+    program = PinnedFile(Path(command.executable), command.executable_digest)
+    return CommandServing(program, tuple(command.args), command.environment, tuple(command.loader))
+
+
+def _part(spec: dict[str, Any], kind: type[P]) -> P:
+    try:
+        return msgspec.convert(spec, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"serving: {error}") from error
+
+
+def _heldout(spec: _HeldOut, root: Path) -> HeldOut:
+    return HeldOut(
+        sources=[root / s for s in spec.sources],
+        level=spec.level,
+        columns=spec.columns,
+        policy=GuardPolicy(name="warning" if spec.name_warning else "error"),
+        receipts=[root / r for r in spec.receipts],
+        inventories=[root / i for i in spec.inventories],
+    )
+
+
+def _costs(spec: _Costs, root: Path) -> RunCosts:
+    return RunCosts(
+        ledger=root / spec.ledger,
+        maximum_nanos=None if spec.maximum_usd is None else nanos(spec.maximum_usd),
+        nanos_per_second=None if spec.usd_per_hour is None else nanos(spec.usd_per_hour / 3600),
+    )

@@ -6,9 +6,6 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from expcomp.errors import SourceError, UsageError
 from expcomp.io.job_files import copy_file, copy_tree, freeze_tree, hash_tree, make_job_folder, publish_file
@@ -17,19 +14,22 @@ from expcomp.training.bundle import write_inventory
 from expcomp.training.dataset import TrainingDataset, read_dataset
 from expcomp.training.documents import document_bytes, document_digest, from_wire, to_wire
 from expcomp.training.identity import INLINE, DatasetIdentity, InventoryFile
-from expcomp.training.public import not_public
 from expcomp.training.receipts import (
     Checkpoint,
     TrainingReceipt,
     TrainingRequest,
     trained_model_id,
 )
+from expcomp.training.run.admitting import exposure_of
+from expcomp.training.run.calls import call_serving, call_trainer, prepare_trainer
 from expcomp.training.run.candidate import check_validators, derive_candidate, validate_candidate
 from expcomp.training.run.context import Context, StageError
 from expcomp.training.run.journal import Journal, now
+from expcomp.training.run.observed import observations
+from expcomp.training.run.paying import paid
 from expcomp.training.run.plan import RunPlan
 from expcomp.training.run.results import Stage
-from expcomp.training.run.serving import ServingError, ServingOrder, served_as_ordered
+from expcomp.training.run.serving import ServingOrder
 from expcomp.training.run.trainer import TrainerError, check_command_inputs
 
 PLAN = "run.json"
@@ -38,6 +38,8 @@ INVENTORY = "inventory.parquet"
 RECEIPT = "receipt.json"
 PROFILE = "profile.json"
 OBSERVATIONS = "observations.json"
+EXPOSURE = "exposure.json"
+EXPOSED = "exposed-tasks.parquet"
 _SMALL = 64 << 20
 
 
@@ -46,6 +48,8 @@ def admission(ctx: Context) -> Context:
     options = ctx.options
     assert options is not None
     check_validators(options.validators)
+    if options.heldout is not None:
+        options.heldout.check()
     if options.timeout is not None and options.timeout <= 0:
         raise UsageError(f"timeout {options.timeout}: expected a positive number of seconds")
     trainer, command = options.trainer, options.trainer.command
@@ -76,7 +80,26 @@ def admission(ctx: Context) -> Context:
     publish_file(job / PLAN, planned)
     ctx.trace.journal = Journal(job)
     facts = {"plan": document_digest(plan), "parentProfile": plan.parent_profile_digest}
-    return ctx.with_(facts=facts)
+    return ctx.with_(facts=facts | _guarded(ctx))
+
+
+def _guarded(ctx: Context) -> dict[str, str]:
+    """Hold dataset and ancestors against the held-out tasks, if there are any to hold them against.
+
+    Counts go into the job folder; which tasks were found only where no trainer will run beside them.
+    """
+    options, job = ctx.options, ctx.place
+    assert options is not None
+    if options.heldout is None:
+        return {}
+    made = read_dataset(options.dataset, expected_digest=options.dataset_digest, limits=options.limits)
+    found = exposure_of(options.heldout, ctx.parent, made)
+    ctx.trace.exposure = found.report
+    publish_file(job / EXPOSURE, document_bytes(found.report))
+    if found.report.verdict == "refused":
+        found.write_private(job / EXPOSED)
+    found.refuse()
+    return {"exposure": document_digest(found.report), "exposureVerdict": found.report.verdict}
 
 
 def dataset(ctx: Context) -> Context:
@@ -99,23 +122,15 @@ def training(ctx: Context) -> Context:
     """Call the trainer; anything but its explicit success is a failure."""
     options, plan, job = ctx.options, ctx.order, ctx.place
     assert options is not None
-    options.trainer.prepare(job, ctx.stopped)
+    prepare_trainer(ctx, options.trainer)
     ctx.go_on()
-    begun, started = time.monotonic(), now()
-    ctx.trace.training_may_exist = True
-    try:
-        facts = options.trainer.execute(request_of(plan), job, ctx.left, ctx.ports.cancelled)
-    except TrainerError as error:
-        ctx.trace.training_may_exist = error.may_exist
-        raise
-    except Exception as error:  # foreign code may raise anything
-        raise StageError(f"trainer {plan.trainer.id}: {type(error).__name__}: {error}") from error
-    ctx.trace.training_may_exist = False
-    seconds = round(time.monotonic() - begun, 3)
+    with paid(options.costs, plan):
+        started = now()
+        facts, seconds = call_trainer(ctx, options.trainer, request_of(plan))
     if ctx.trace.journal is not None:
         ctx.trace.journal.verify()
     check_inputs(ctx)
-    measured = {"startedAt": started, "seconds": seconds} | facts | _observed(job / OBSERVATIONS)
+    measured = observations(plan, started, seconds, facts, job / OBSERVATIONS)
     return ctx.with_(measured=measured, facts=measured)
 
 
@@ -134,15 +149,7 @@ def serving(ctx: Context) -> Context:
     port, served = ctx.ports.serving, None
     if port is not None:
         order = ServingOrder(artifact_digest=digest, artifact_bytes=size, model_id=trained_model_id(digest))
-        ctx.trace.serving_may_exist = True
-        try:
-            served = port.publish(ctx.checkpoint, order, ctx.stopped)
-        except ServingError as error:
-            ctx.trace.serving_may_exist = not error.undone
-            raise
-        except Exception as error:  # foreign code may raise anything
-            raise StageError(f"serving: {type(error).__name__}: {error}") from error
-        served_as_ordered(order, served)
+        served = call_serving(ctx, port, order)
     receipt = receipt_of(ctx, None if served is None else served.evidence_digest)
     facts = {"receipt": document_digest(receipt), "serving": receipt.checkpoint.serving_digest}
     _unchanged(ctx)
@@ -279,17 +286,3 @@ def _unchanged(ctx: Context) -> None:
         raise StageError(f"the checkpoint was changed after it was hashed: {error}") from error
     if found.digest != digest:
         raise StageError(f"the checkpoint was changed after it was hashed: found {found.digest}, expected {digest}")
-
-
-def _observed(path: Path) -> dict[str, Any]:
-    """What the trainer itself measured, if it wrote it down; why it is not taken, if it cannot be."""
-    if not path.exists() and not path.is_symlink():
-        return {}
-    try:
-        found = msgspec.json.decode(hash_file(path, 1 << 20, capture=True).content or b"")
-    except (SourceError, msgspec.DecodeError) as error:
-        return {"trainerRefused": str(error)}
-    if not isinstance(found, dict):
-        return {"trainerRefused": "no JSON object"}
-    private = not_public(found)
-    return {"trainer": found} if private is None else {"trainerRefused": f"{private} is not public"}

@@ -15,13 +15,14 @@ from expcomp.io.job_files import TreeDigest, hash_tree
 from expcomp.io.pinned_files import hash_file
 from expcomp.training.dataset import Limits, TrainingDataset, read_dataset
 from expcomp.training.documents import Document, document_bytes, document_digest, read_document, to_wire
+from expcomp.training.guard import ExposureReport
 from expcomp.training.profile import Profile
 from expcomp.training.receipts import TrainingReceipt
 from expcomp.training.run.candidate import derive_candidate
 from expcomp.training.run.journal import JOURNAL, StageRecord, last_ended, read_journal
 from expcomp.training.run.plan import RunPlan
 from expcomp.training.run.results import STAGES
-from expcomp.training.run.stages import INVENTORY, PARENT, PLAN, PROFILE, RECEIPT, identity_of
+from expcomp.training.run.stages import EXPOSURE, INVENTORY, PARENT, PLAN, PROFILE, RECEIPT, identity_of
 from expcomp.training.run.trainer import INPUTS, check_command_inputs
 
 NONE = "none"
@@ -163,6 +164,13 @@ def _inputs(job: Job) -> Computed:
     return "unchanged", "unchanged"
 
 
+def _exposure(job: Job) -> Computed:
+    told = job.fact("admission", "exposure")
+    if told == NONE and not (job.path / EXPOSURE).exists():
+        return None
+    return document_digest(read_document(ExposureReport, job.path / EXPOSURE)), told
+
+
 def _stages(job: Job) -> Computed:
     ended = [s for s in STAGES if last_ended(job.journal, s) is not None]
     return ", ".join(ended), ", ".join(STAGES)
@@ -183,6 +191,7 @@ CHECKS = (
     JobCheck("parent_canonical", _file(PARENT), _canonical(PARENT, lambda j: j.parent)),
     JobCheck("parent_profile", _file(PARENT), lambda j: (document_digest(j.parent), j.receipt.parent_profile_digest)),
     JobCheck("parent_receipt", _file(PARENT), _receipt_before),
+    JobCheck("exposure", _file(EXPOSURE), _exposure),
     JobCheck("dataset", lambda j: j.plan.dataset_name, lambda j: (j.dataset.digest, j.receipt.dataset.digest)),
     JobCheck(
         "dataset_identity",

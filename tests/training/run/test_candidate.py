@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from expcomp.training.run.candidate import (
     CandidateRejectedError,
     check_validators,
     derive_candidate,
+    findings_validator,
     validate_candidate,
 )
 from tests.training.made import ancestry, profile, receipt
@@ -139,3 +141,33 @@ def test_a_validator_that_changes_the_checkpoint(tmp_path: Path) -> None:
     result = failed(run(tmp_path, validators=(changes,)))
     assert result.stage == "profile"
     assert "the checkpoint was changed" in result.reason
+
+
+def found(*severities: str) -> pl.DataFrame:
+    lines = {"code": [f"code_{n}" for n, _ in enumerate(severities)], "severity": list(severities)}
+    return pl.DataFrame(lines, schema={"code": pl.String, "severity": pl.String})
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (found("warning", "error"), "1 findings, as code_1"),
+        (pl.DataFrame({"x": [1, 2]}), "2 findings, as its first line"),
+        (True, "gave bool, expected a frame"),
+        (None, "gave NoneType, expected a frame"),
+    ],
+)
+def test_a_check_that_answers_with_findings_rejects(answer: Any, told: str) -> None:
+    def check(given: CandidateInput) -> Any:
+        return answer
+
+    with pytest.raises(CandidateRejectedError, match=f"check rejected the parent profile: .*{told}"):
+        validate_candidate([findings_validator(check)], profile(), None)
+
+
+def test_a_check_that_answers_with_findings_accepts_without_errors(tmp_path: Path) -> None:
+    made(tmp_path, validators=(findings_validator(lambda _: found()), findings_validator(lambda _: found("warning"))))
+    with pytest.raises(CandidateRejectedError, match="gave coroutine"):
+        validate_candidate([findings_validator(asynchronous)], profile(), None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError):
+        findings_validator("name")  # type: ignore[arg-type]

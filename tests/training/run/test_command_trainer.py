@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from expcomp.errors import ExpcompError, UsageError
+from expcomp.io.digest import sha256_file
 from expcomp.training.documents import read_document
 from expcomp.training.receipts import TrainingReceipt
 from expcomp.training.run.results import TrainingFailure, TrainingSuccess
@@ -17,7 +18,7 @@ from expcomp.training.run.trainer import PinnedFile
 from expcomp.training.run.verify import verify_job
 from tests.io.test_processes import marked
 from tests.training.made import sha
-from tests.training.run.jobs import TRAIN, command, failed, made, names, run
+from tests.training.run.jobs import TRAIN, command, dataset, failed, made, names, run
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
 DAEMON = """
@@ -107,6 +108,107 @@ def test_a_trainer_that_fails(tmp_path: Path, code: str, more: dict[str, Any], t
     assert {"dataset.json", "checkpoint.bin", "journal.jsonl", "run.json"} <= {
         f.name for f in job_of(result).iterdir() if f.exists()
     }
+
+
+# What a trainer that succeeds may leave behind or leave undone; what is measured of it.
+GROUP = """
+for _ in range(4):
+    if not os.fork():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+"""
+SESSION = """
+if not os.fork():
+    os.setsid()
+    open("up", "w").close()
+    time.sleep(600)
+wait("up")
+"""
+ZOMBIE = """
+if not os.fork():
+    os.fork() or os._exit(0)
+    open("up", "w").close()
+    time.sleep(600)
+wait("up")
+"""
+HYDRA = """
+if daemon():
+    open("up", "w").close()
+    while True:
+        os.fork() and os._exit(0)
+        time.sleep(0.002)
+wait("up")
+"""
+STREAMS = "os.close(0); os.close(1); os.close(2)"
+LEFTOVERS = [(GROUP, 4, 0), (SESSION, 1, 1), (ZOMBIE, 1, 0), (HYDRA, 0, 0), (STREAMS, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("code", "running", "escaped"), LEFTOVERS, ids=["group", "session", "zombie", "hydra", "streams"]
+)
+def test_what_a_successful_trainer_leaves_behind_is_ended_and_told(
+    tmp_path: Path, code: str, running: int, escaped: int
+) -> None:
+    result = train(tmp_path, f"{TRAIN}\n{code}")
+    assert isinstance(result, TrainingSuccess), result
+    seen: Any = read_document(TrainingReceipt, job_of(result) / "receipt.json").observations
+    assert seen["processesLeftRunning"] >= running
+    assert seen["processesEscaped"] >= escaped
+    assert (seen["processesSurvived"], seen["exitCode"]) == (0, 0)
+    assert verify_job(job_of(result))["ok"].to_list().count(False) == 0
+
+
+def test_a_request_of_any_size_may_be_left_unread(tmp_path: Path) -> None:
+    """It is a file in memory: no pipe whose writer could fail or wait, depending on who is first."""
+    script = tmp_path / "t.py"
+    script.write_text("import os\nos.close(0)\nopen('checkpoint.bin', 'wb').write(b'weights')\n")
+    trainer = replace(
+        command(tmp_path), args=("-I", "-S", "inputs/t.py"), inputs=(PinnedFile(script, sha256_file(script)),)
+    )
+    assert isinstance(run(tmp_path, trainer=trainer, parameters={"text": "x" * 300_000}), TrainingSuccess)
+
+
+def test_cancelling_children_that_ignore_it(tmp_path: Path) -> None:
+    code = "signal.signal(signal.SIGTERM, signal.SIG_IGN); os.fork(); os.fork(); daemon(); open('up', 'w'); time.sleep(600)"
+    result = failed(train(tmp_path, f"{TRAIN}\n{code}", cancel="up"))
+    assert (result.stage, "it was cancelled" in result.reason, result.training_may_exist) == ("training", True, False)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (
+            "name = 'dataset/rows-00000.parquet'; os.chmod(name, 0o600); open(name, 'ab').write(b'x')",
+            "rows-00000.parquet",
+        ),
+        ("open('dataset/more.parquet', 'w')", "more.parquet"),
+        ("os.remove('dataset/inventory.parquet')", "inventory.parquet"),
+    ],
+)
+def test_a_trainer_that_changes_a_bundle(tmp_path: Path, code: str, told: str) -> None:
+    from expcomp.training.bundle import write_bundle
+    from expcomp.training.dataset import read_dataset
+
+    digest = write_bundle(read_dataset(dataset(tmp_path)).rows, "sft", tmp_path / "bundle")
+    result = failed(train(tmp_path, f"{TRAIN}\n{code}", dataset=tmp_path / "bundle", dataset_digest=digest))
+    assert (result.stage, told in result.reason, result.resumable) == ("training", True, False)
+
+
+def test_a_trainer_that_removes_its_job_folder(tmp_path: Path) -> None:
+    result = failed(train(tmp_path, f"{TRAIN}\nimport shutil; shutil.rmtree(os.getcwd())"))
+    assert (result.stage, result.resumable) == ("training", False)
+
+
+def test_what_is_known_of_a_run_beyond_its_digests(tmp_path: Path) -> None:
+    own = "json.dump({'loss': 0.5, 'costNanos': 7}, open('observations.json', 'w'))"
+    job = made(tmp_path, trainer=command(tmp_path, f"{TRAIN}\n{own}"), parameters={"options": {"seed": 3}})
+    seen: Any = read_document(TrainingReceipt, job / "receipt.json").observations
+    assert (seen["costNanos"], seen["seed"], seen["trainer"]["loss"]) == (7, 3, 0.5)
+    assert seen["seconds"] > 0
+    assert seen["hardware"]["system"] == "Linux"
+    assert seen["hardware"]["processors"] >= 1
+    assert seen["hardware"]["memoryBytes"] > 1 << 20
+    assert set(seen["versions"]) == {"expcomp", "python"}
 
 
 def test_a_trainer_that_kills_its_supervisor_may_still_run(tmp_path: Path) -> None:

@@ -321,14 +321,23 @@ def test_what_a_trainer_measured_is_outside_of_the_digest(tmp_path: Path) -> Non
 
     jobs = [
         made(tmp_path / str(n), trainer=InProcess(work(data), {"exitCode": 0}))
-        for n, data in enumerate([b'{"loss":0.5}', b"no json", b"[1]", b'{"api_key":"x"}'])
+        for n, data in enumerate(
+            [b'{"loss":0.5}', b"no json", b"[1]", b'{"api_key":"x"}', b'{"n":9007199254740993}', b'{"costNanos":-1}']
+        )
     ]
     receipts = [read_document(TrainingReceipt, job / "receipt.json") for job in jobs]
     assert len({document_digest(r) for r in receipts}) == 1
     seen: list[Any] = [r.observations for r in receipts]
     assert (seen[0]["trainer"], seen[0]["exitCode"]) == ({"loss": 0.5}, 0)
-    assert [s["trainerRefused"][:7] for s in seen[2:]] == ["no JSON", "api_key"]
-    assert "trainerRefused" in seen[1]
+    assert [s["trainerRefused"][:7] for s in seen[2:4]] == ["no JSON", "api_key"]
+    assert [("trainerRefused" in s, s["costNanos"]) for s in seen] == [
+        (False, None),
+        *[(True, None)] * 4,
+        (False, None),
+    ]
+    assert {(s["seed"], s["hardware"], s["versions"]) for s in seen} == {(None, None, None)}, (
+        "a managed trainer is elsewhere"
+    )
 
 
 def test_private_parameters_are_refused_before_anything_is_made(tmp_path: Path) -> None:

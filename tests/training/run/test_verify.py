@@ -53,7 +53,7 @@ def replace(path: Path, data: bytes) -> None:
 def test_a_job_that_nobody_touched(job: Path) -> None:
     frame = verify_job(job)
     assert bad(job) == {}
-    assert frame.filter(frame["ok"].is_null())["check"].to_list() == ["receipt_pinned"]
+    assert frame.filter(frame["ok"].is_null())["check"].to_list() == ["receipt_pinned", "exposure"]
     receipt = document_digest(read_document(TrainingReceipt, job / "receipt.json"))
     assert bad(job, receipt_digest=receipt) == {}
     assert bad(job, receipt_digest=sha("other")) == {"receipt_pinned": "receipt.json"}

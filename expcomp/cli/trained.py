@@ -1,0 +1,93 @@
+"""What a command line says of the training of a candidate: a job, a profile, a receipt, a report, or that there was none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expcomp.errors import CheckFailedError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from expcomp.training.guard import Exposure, ExposureReport
+    from expcomp.training.profile import Profile
+
+
+class Trained:
+    """What the command line says of the training of the candidate."""
+
+    def __init__(
+        self,
+        job: Path | None,
+        profile: Path | None,
+        receipts: list[Path],
+        inventories: list[Path],
+        report: Path | None,
+        untrained: bool,
+    ) -> None:
+        given = [
+            n
+            for n, v in (("--job", job), ("--profile", profile), ("--exposure", report), ("--untrained", untrained))
+            if v
+        ]
+        if len(given) > 1 or (receipts and given and given[0] in ("--exposure", "--untrained")):
+            raise UsageError(
+                f"{' and '.join(given)}{' and --receipt' if receipts else ''}: one of them says what the candidate saw"
+            )
+        if not given and not receipts:
+            raise UsageError(
+                "nothing says what the candidate was trained on; give --job, --profile, --receipt or --exposure, or --untrained"
+            )
+        if not given and len(receipts) > 1:
+            raise UsageError("several --receipt need the --profile that names them; one alone is that of the candidate")
+        self.receipts, self.inventories, self.report, self.untrained = receipts, inventories, report, untrained
+        self.profile: Profile | None = _of_job(job) if job is not None else _of_file(profile)
+
+    def exposure(self, heldout: list[Path] | pl.DataFrame) -> Exposure | ExposureReport:
+        """What the held-out guard says."""
+        import polars as pl
+
+        from expcomp.tables.training import EXPOSURE
+        from expcomp.training.documents import read_document
+        from expcomp.training.exposure import ExposureIndex
+        from expcomp.training.guard import ExposureReport
+        from expcomp.training.lineage import check_exposure
+        from expcomp.training.receipts import TrainingReceipt
+
+        if self.report is not None:
+            return read_document(ExposureReport, self.report)
+        store = self.receipts if self.profile is not None else []
+        trained: Any = self.profile
+        if trained is None:
+            trained = (
+                ExposureIndex(EXPOSURE.empty()) if self.untrained else read_document(TrainingReceipt, self.receipts[0])
+            )
+        held: Any = heldout if isinstance(heldout, pl.DataFrame) else list(heldout)
+        return check_exposure(trained, held, receipts=store, inventories=self.inventories)
+
+
+def _of_file(path: Path | None) -> Profile | None:
+    from expcomp.training.documents import read_document
+    from expcomp.training.profile import Profile
+
+    return None if path is None else read_document(Profile, path)
+
+
+def _of_job(job: Path) -> Profile:
+    """The profile of a job, when everything in its folder holds.
+
+    Raises:
+        CheckFailedError: Something does not; the message names the file.
+    """
+    from expcomp.training.documents import read_document
+    from expcomp.training.profile import Profile
+    from expcomp.training.run.verify import verify_job
+
+    bad = verify_job(job).filter(ok=False)
+    if bad.height:
+        told = bad.row(0, named=True)
+        raise CheckFailedError(
+            f"{job / told['document']}: {told['check']}: found {told['found']}; expected {told['expected']}"
+        )
+    return read_document(Profile, job / "profile.json")
