@@ -141,13 +141,20 @@ def evaluate(
         list[Path] | None, typer.Argument(help="Other recordings of the environment; none: the report of the build.")
     ] = None,
     gate: Annotated[float | None, typer.Option(min=0, max=1, help="Confidence from which on an answer counts.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Folder for report.md, report.html, report.json and the risk-coverage figure."
+        ),
+    ] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Say how well a package answers held-out turns; tasks it was learned from are counted and left out of every figure.
 
     Exit code 1 when nothing else is left: then no figure says anything of unseen tasks.
 
-    Example: expcomp env evaluate world more-runs/
+    Example: expcomp env evaluate world more-runs/ --out report
     """
     from expcomp.environments.build import evaluate_environment
     from expcomp.environments.folder import open_package, read_report
@@ -156,18 +163,27 @@ def evaluate(
 
     package = open_package(folder)
     found: dict[str, Any] | None
+    told = None
     if traces:
         found, _ = evaluate_environment(package, traces, gate=gate)
     else:
         if gate is not None:
             raise UsageError("--gate goes with traces; the report of the build has its own")
-        found = read_report(package).get("evaluation")
+        told = read_report(package)
+        found = told.get("evaluation")
         if found is None:
             raise UsageError(f"{folder}: the package holds no evaluation; name traces to evaluate it on")
+    if out is not None:
+        from expcomp.reports.environments import environment_report
+
+        title = f"Environment {package.config.environment_id}"
+        environment_report(found, told=told, title=title).write(out, force=force)
     if as_json:
         print(json_document(found), end="")
     else:
         _tell(found)
+        if out is not None:
+            print(f"Wrote {out}: report.md, report.html, report.json, figures.")
     if found["leaky"]:
         raise typer.Exit(1)
 
@@ -202,6 +218,16 @@ def _tell(found: Mapping[str, Any]) -> None:
         f"exact without a gate {_share_of(o['exact'])}{_span(o['intervals']['exact'])}, knowable {_share_of(o['knowable'])}, "
         f"calibration error {o['ece']:.3f}, coverage at 99 % exactness {_share_of(o['coverage_99'])}"
     )
+    mcc = "-" if o["outcome_mcc"] is None else f"{o['outcome_mcc']:.3f}"
+    print(
+        f"next state {_share_of(o['state'])}, outcome MCC {mcc}, by majority {_share_of(o['outcome_majority'])}, memory alone "
+        f"{_share_of(o['memory_exact'])} exact"
+    )
+    if free := found.get("free_running"):
+        print(
+            f"free running: {_share_of(free['exact_to_the_end'])} of {free['episodes']:,} episodes exact to the end, "
+            f"{_share_of(free['steps_by_a_rule'])} of the steps by a rule"
+        )
 
 
 def _share_of(value: float | None) -> str:

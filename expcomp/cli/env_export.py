@@ -22,7 +22,9 @@ def register(env: typer.Typer) -> None:
 
 def export(
     folder: Package,
-    to: Annotated[str, typer.Option("--to", help="gymnasium, openenv, verifiers, harbor, tau2, awb or trace2env.")],
+    to: Annotated[
+        str, typer.Option("--to", help="gymnasium, openenv, verifiers, harbor, tau2, world-model, awb or trace2env.")
+    ],
     out: Out,
     cases: Annotated[
         Path | None, typer.Option(help="Replay cases, JSON lines; by default those the package was validated by.")

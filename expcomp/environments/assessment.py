@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from expcomp.environments.digests import cases_digest, ordered
+from expcomp.environments.induction.status import wilson_low
 from expcomp.environments.reader import eligible_rules
 from expcomp.environments.replay import Replay, replay
 from expcomp.errors import StatsError
@@ -99,15 +100,9 @@ def rule_bounds(package: EnvironmentPackage, played: Replay) -> pl.DataFrame:
 
 
 def _bound(counted: pl.DataFrame) -> pl.Series:
-    many = counted.filter(pl.col("n") >= FEW)
-    small = pl.when(pl.col("n") > 0).then((pl.col("hit") + 1) / (pl.col("n") + 2)).alias("bound")
-    if many.is_empty():
-        return counted.select(small).to_series()
-    from expcomp.stats.batch import wilson
-
-    limits = many.select("rule_id", _low=pl.Series(wilson(many["hit"], many["n"]).low))
-    both = counted.join(limits, on="rule_id", how="left", maintain_order="left")
-    return both.select(pl.coalesce("_low", small).alias("bound")).to_series()
+    pairs = zip(counted["hit"], counted["n"], strict=True)
+    low = [wilson_low(hit, n) if n >= FEW else (hit + 1) / (n + 2) if n else None for hit, n in pairs]
+    return pl.Series("bound", low, dtype=pl.Float64)
 
 
 def assess(

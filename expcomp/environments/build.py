@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,9 @@ from expcomp.environments.predictor import GATE, Predictor, gate_of
 from expcomp.environments.recordings import Recordings, recordings
 from expcomp.environments.replay import Replay, replay
 from expcomp.environments.splits import place
-from expcomp.environments.starting import snapshots, with_states
+from expcomp.environments.starting import snapshots, states_after, with_states
 from expcomp.errors import SourceError, UsageError
+from expcomp.tables.environment import SPLIT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -187,7 +188,8 @@ def evaluate_environment(
 ) -> tuple[dict[str, Any], pl.DataFrame]:
     """How well a package answers other recordings of its environment: the evaluation section of a report, and the steps.
 
-    Families that the package was learned from are counted as `leaky_steps` and left out of every figure.
+    Families that the package was learned from are counted as `leaky_steps` and left out of every figure. At most MOST_REPLAYED steps
+    are also played freely, each on the state that the steps before it were predicted to leave.
 
     Args:
         package: A reconstructed package.
@@ -205,7 +207,13 @@ def evaluate_environment(
     families = package["episodes"]["trajectory_group"]
     found = answer_held_out(predictor.learned, usable, gate=predictor.gate, families=families)
     trained = predictor.learned.rows.select("action_type", "failed")
-    return evaluated(found.steps, gate=predictor.gate, trained=trained), found.steps
+    report = evaluated(found.steps, gate=predictor.gate, trained=trained)
+    fresh = recorded.episodes.filter(~pl.col("trajectory_group").is_in(families.implode()))
+    # Nothing of it was learned from, whatever the split of the recordings says.
+    held = replace(recorded, episodes=fresh.with_columns(split=pl.lit("validation", dtype=SPLIT)))
+    cases, steps, _, _ = _cases(held, found)
+    played = replay(package, cases, steps, responder=predictor)
+    return report | {"free_running": free_running(played, package)}, found.steps
 
 
 def _responder(package: EnvironmentPackage, gate: float) -> Predictor | None:
@@ -235,7 +243,8 @@ def _cases(held: Recordings, answered: HeldOut) -> tuple[pl.DataFrame, pl.DataFr
     given = snapshots(held.events).select("episode_id", "state_json")
     seen = answered.first.join(given, on="episode_id", how="anti", maintain_order="left")
     start = pl.concat([given, seen]).select(list(STATES))
-    cases, steps, left = held_out_cases(episodes, mine, outcomes=answered.outcomes, states=start)
+    after = states_after(mine, held.events)
+    cases, steps, left = held_out_cases(episodes, mine, outcomes=answered.outcomes, states=start, after=after)
     counts = left.group_by("reason", maintain_order=True).agg(n=pl.len()).sort("reason")
     return cases, steps, dict(zip(counts["reason"], counts["n"], strict=True)), sizes.height - kept.height
 

@@ -12,9 +12,9 @@ import orjson
 import polars as pl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["SEPARATOR", "as_document", "canonical", "dump", "elements", "load", "members", "nodes"]
+__all__ = ["SEPARATOR", "as_document", "canonical", "dump", "elements", "load", "members", "nodes", "objects", "opened"]
 
 SEPARATOR = "\x1f"
 """Between the keys of a place in a document; no JSON key of a sane world holds it."""
@@ -29,6 +29,11 @@ def load(text: str) -> Any:
         ValueError: The text is no JSON.
     """
     return orjson.loads(text)
+
+
+def _again(value: Any) -> str:
+    """Canonical text of a part of a document that was canonical."""
+    return orjson.dumps(value, option=_OPTIONS).decode()
 
 
 def dump(value: Any) -> str:
@@ -83,13 +88,42 @@ def as_document(column: pl.Series) -> pl.DataFrame:
 
 
 def members(column: pl.Series) -> pl.DataFrame:
-    """Members of the distinct objects of a column: `doc` (canonical text), `key`, `value`; other values give no row."""
+    """Members of the distinct objects of a column of canonical texts: `doc` (canonical text), `key`, `value`; other values give no row."""
     return _table(column, _members, {"key": pl.String, "value": pl.String})
 
 
 def elements(column: pl.Series) -> pl.DataFrame:
-    """Elements of the distinct arrays of a column: `doc`, `index`, `value`; other values give no row."""
+    """Elements of the distinct arrays of a column of canonical texts: `doc`, `index`, `value`; other values give no row."""
     return _table(column, _elements, {"index": pl.Int32, "value": pl.String})
+
+
+def objects(column: pl.Series, *, depth: int) -> pl.DataFrame:
+    """Members of every object inside the distinct documents of a column: `doc`, `level`, `object` (canonical text), `key`, `value`.
+
+    Of arrays below a level the objects are taken, not the arrays inside them.
+
+    Args:
+        column: Canonical texts.
+        depth: Levels that are opened.
+    """
+    schema = {"level": pl.Int32, "object": pl.String, "key": pl.String, "value": pl.String}
+    return _table(column, lambda v: _inner(v, depth), schema)
+
+
+def _inner(value: Any, depth: int) -> Iterator[tuple[Any, ...]]:
+    level = [value]
+    for nth in range(depth):
+        below: list[Any] = []
+        for item in level:
+            if type(item) is dict:
+                text = _again(item)
+                for key, inner in item.items():
+                    yield nth, text, key, _again(inner)
+                below += item.values()
+        for item in level:
+            if type(item) is list:
+                below += item
+        level = [v for v in below if type(v) is dict or type(v) is list]
 
 
 def nodes(column: pl.Series, *, depth: int, width: int) -> pl.DataFrame:
@@ -109,16 +143,22 @@ def nodes(column: pl.Series, *, depth: int, width: int) -> pl.DataFrame:
     )
 
 
+def opened(texts: Iterable[str | None]) -> dict[str, dict[str, str]]:
+    """Members of the objects among canonical texts that have any, as canonical texts."""
+    found = {t: dict(_members(orjson.loads(t))) for t in dict.fromkeys(texts) if t is not None and t[0] == "{"}
+    return {t: d for t, d in found.items() if d}
+
+
 def _members(value: Any) -> Iterator[tuple[Any, ...]]:
     if type(value) is dict:
         for key, item in value.items():
-            yield key, dump(item)
+            yield key, _again(item)
 
 
 def _elements(value: Any) -> Iterator[tuple[Any, ...]]:
     if type(value) is list:
         for index, item in enumerate(value):
-            yield index, dump(item)
+            yield index, _again(item)
 
 
 def _nodes(value: Any, above: tuple[str, ...], depth: int, width: int) -> Iterator[tuple[Any, ...]]:
@@ -126,7 +166,7 @@ def _nodes(value: Any, above: tuple[str, ...], depth: int, width: int) -> Iterat
         return
     for key, item in value.items():
         here = (*above, key)
-        yield ".".join(here), SEPARATOR.join(here), type(item).__name__, dump(item)
+        yield ".".join(here), SEPARATOR.join(here), type(item).__name__, _again(item)
         if type(item) is dict:
             yield from _nodes(item, here, depth - 1, width)
 
@@ -134,9 +174,11 @@ def _nodes(value: Any, above: tuple[str, ...], depth: int, width: int) -> Iterat
 def _table(column: pl.Series, opened: Any, schema: dict[str, Any]) -> pl.DataFrame:
     docs: list[str] = []
     rows: list[tuple[Any, ...]] = []
-    for text in column.drop_nulls().unique(maintain_order=True):
-        found = list(opened(orjson.loads(text)))
-        rows.extend(found)
-        docs.extend([text] * len(found))
+    for text in column.unique(maintain_order=True).to_list() if len(column) else ():
+        if text is not None:
+            found = list(opened(orjson.loads(text)))
+            rows.extend(found)
+            docs.extend([text] * len(found))
     columns: list[Any] = list(zip(*rows, strict=True)) if rows else [[] for _ in schema]
-    return pl.DataFrame({"doc": docs, **dict(zip(schema, columns, strict=True))}, schema={"doc": pl.String, **schema})
+    made = zip(schema.items(), columns, strict=True)
+    return pl.DataFrame([pl.Series("doc", docs, pl.String), *(pl.Series(n, c, d) for (n, d), c in made)])

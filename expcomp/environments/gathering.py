@@ -9,6 +9,7 @@ import polars as pl
 
 from expcomp.environments.recordings import Recordings, recordings
 from expcomp.environments.transcripts import transcripts
+from expcomp.environments.worldlogs import is_world_log, world_logs
 from expcomp.errors import SourceError
 from expcomp.io.files import listing
 from expcomp.io.text_files import read_text_file
@@ -20,10 +21,10 @@ TEXTS = (".txt", ".log")
 
 
 def gather(paths: Sequence[str | Path], *, holdout: float = 0.2, seed: int = 0, pii: bool = False) -> Recordings:
-    """Read traces and transcripts.
+    """Read traces, transcripts and recorded worlds.
 
-    A `.txt` or `.log` file that is named, or that stands in a folder of nothing else, is a transcript; everything else is read as
-    traces, its format told by its content.
+    A `.txt` or `.log` file that is named, or that stands in a folder of nothing else, is a transcript; JSON lines that tell the state
+    of the world beside the calls are a recorded world (`worldlogs`); everything else is read as traces. Formats are told by content.
 
     Args:
         paths: Files and folders, in any order.
@@ -37,15 +38,20 @@ def gather(paths: Sequence[str | Path], *, holdout: float = 0.2, seed: int = 0, 
     from expcomp.sources.load import read_traces
 
     texts: list[Path] = []
+    logs: list[Path] = []
     others: list[Path] = []
     for path in sorted(set(map(Path, paths))):
         found = _transcripts(path)
+        worlds = [] if found else _world_logs(path)
         texts += found
-        others += [] if found else [path]
+        logs += worlds
+        others += [] if found or worlds else [path]
     parts = []
     if texts:
         frame = pl.DataFrame({"label": [p.name for p in texts], "text": [read_text_file(p) for p in texts]})
         parts.append(transcripts(frame.sort("label", "text"), holdout=holdout, seed=seed, pii=pii))
+    if logs:
+        parts.append(world_logs(logs, holdout=holdout, seed=seed, pii=pii))
     if others:
         parts.append(recordings(read_traces(*others), holdout=holdout, seed=seed, pii=pii))
     if not parts:
@@ -58,6 +64,13 @@ def _transcripts(path: Path) -> list[Path]:
         names = listing(path)
         return [path / n for n in names] if names and all(n.lower().endswith(TEXTS) for n in names) else []
     return [path] if path.is_file() and path.suffix.lower() in TEXTS else []
+
+
+def _world_logs(path: Path) -> list[Path]:
+    if path.is_dir():
+        files = [path / n for n in listing(path)]
+        return files if files and all(map(is_world_log, files)) else []
+    return [path] if path.is_file() and is_world_log(path) else []
 
 
 def joined(parts: Sequence[Recordings]) -> Recordings:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from expcomp.environments.conditions import Known
 from expcomp.environments.effects import OPERATIONS, PENDING, State
-from expcomp.environments.engine import Engine, Issue, blank_state
+from expcomp.environments.engine import Action, Engine, Issue, blank_state
 from expcomp.environments.paths import COUNTERS, NAMESPACES
 from expcomp.environments.values import TYPES
 from expcomp.errors import NoApplicableRuleError, SessionError
@@ -53,6 +53,32 @@ class Responder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What a responder is asked: an action, the state before it, and the turns before it."""
+
+    action: str
+    arguments: Mapping[str, Any]
+    state: State
+    turns: Sequence[Turn]
+
+
+@runtime_checkable
+class Batched(Responder, Protocol):
+    """A responder that answers many questions for little more than the cost of one."""
+
+    def replies(self, asked: Sequence[Question]) -> list[Reply | None]:
+        """An answer to each question, of sessions that know nothing of each other."""
+
+
+@runtime_checkable
+class Rival(Responder, Protocol):
+    """A responder that may know better than a rule."""
+
+    def doubts(self, action: str, arguments: Mapping[str, Any], confidence: float) -> bool:
+        """Whether it is to be asked although a rule of this confidence applies; if it abstains the rule answers."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """A step that may be committed."""
 
@@ -82,27 +108,69 @@ def advance(
     Raises:
         SessionError: The step is refused.
     """
+    play = asking(engine, state, action_type, arguments, turns=turns, known=known, responder=responder)
+    try:
+        asked = next(play)
+        while responder is not None:
+            asked = play.send(responder.reply(asked.action, asked.arguments, asked.state, asked.turns))
+    except StopIteration as end:
+        answer: Answer = end.value
+        return answer
+    raise AssertionError(asked)
+
+
+def asking(
+    engine: Engine,
+    state: State,
+    action_type: str,
+    arguments: Mapping[str, Any],
+    *,
+    turns: Sequence[Turn] = (),
+    known: Known | None = None,
+    responder: Responder | None = None,
+) -> Generator[Question, Reply | None, Answer]:
+    """`advance` that hands its questions to the caller, who sends the replies; the responder only says what it doubts.
+
+    Raises:
+        SessionError: The step is refused.
+    """
     action = engine.canonical(action_type, arguments)
     try:
         done = engine.step(state, action, known)
     except NoApplicableRuleError:
-        reply = None
-        if responder is not None:
-            begun = engine.begin(state)
-            reply = responder.reply(action.type, action.arguments, begun.state, turns)
+        reply = None if responder is None else (yield from _reply(engine, state, action, turns))
         if reply is None:
             raise
-        after = {**begun.state, "revision": int(state["revision"]) + 1}
-        if reply.world:
-            after["world"] = {**begun.state["world"], **reply.world}
-        return Answer(
-            reply.observation, reply.outcome, reply.route, None, reply.confidence, after, (), (), reply.citations
-        )
+        return reply
+    if _doubted(responder, action, done.plan.confidence):
+        reply = yield from _reply(engine, state, action, turns)
+        # Where both say the same the rule goes on, as it also knows what the action changes.
+        if reply is not None and reply.observation != done.plan.observation:
+            return reply
     plan = done.plan
     changes = tuple(c.document() for c in plan.changes)
     return Answer(
         plan.observation, plan.outcome, "rule", plan.rule_id, plan.confidence, done.state, done.issues, changes
     )
+
+
+def _doubted(responder: Responder | None, action: Action, confidence: float | None) -> bool:
+    if confidence is None or not isinstance(responder, Rival):
+        return False
+    return responder.doubts(action.type, action.arguments, confidence)
+
+
+def _reply(
+    engine: Engine, state: State, action: Action, turns: Sequence[Turn]
+) -> Generator[Question, Reply | None, Answer | None]:
+    begun = engine.begin(state)
+    reply = yield Question(action.type, action.arguments, begun.state, turns)
+    if reply is None:
+        return None
+    after = {**begun.state, "revision": int(state["revision"]) + 1}
+    if reply.world:
+        after["world"] = {**begun.state["world"], **reply.world}
+    return Answer(reply.observation, reply.outcome, reply.route, None, reply.confidence, after, (), (), reply.citations)
 
 
 def initial_state(engine: Engine, given: Mapping[str, Any] | None, *, defaults: bool) -> State:

@@ -10,12 +10,12 @@ import polars as pl
 from expcomp.environments.flatten import dump as canonical_text
 from expcomp.environments.induction.crossfit import UNTRIED, highest
 from expcomp.environments.induction.experience import EXPERIENCE, experience
-from expcomp.environments.playing import Reply, Turn
+from expcomp.environments.playing import Question, Reply, Turn
 from expcomp.environments.records import lines
 from expcomp.environments.values import dump
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from expcomp.environments.effects import State
     from expcomp.environments.induction.reconstruct import Reconstruction
@@ -42,6 +42,11 @@ class Predictor:
         self.learned, self.gate = learned, gate
         self._transitions = transitions
         self._highest = dict(lines(highest(learned.learned), "action", "confidence"))
+        memories = highest(learned.learned, routes=("memo",))
+        self._memories = dict(lines(memories, "action", "confidence"))
+        # Of episodes that told the state before every call the whole state is an operand; else it is a snapshot to read facts from.
+        told = learned.rows.group_by("episode_id", maintain_order=True).agg(pl.col("before").count())["before"]
+        self._stateful = bool((told > 1).any())
 
     @classmethod
     def of(cls, package: EnvironmentPackage, *, gate: float = GATE) -> Predictor:
@@ -57,33 +62,71 @@ class Predictor:
 
     def reply(self, action: str, arguments: Mapping[str, Any], state: State, turns: Sequence[Turn]) -> Reply | None:
         """An answer, or None to abstain; the turns that were answered and the state as it is are what it may know."""
-        if self._highest.get(action, UNTRIED) < self.gate:
-            return None  # nothing that was learned of the action can reach the gate
-        answered = [(i, t) for i, t in enumerate(turns, 1) if t.observation is not None]
-        asked = len(turns) + 1
-        world = state["world"]
-        rows: list[tuple[Any, ...]] = [
-            (str(i), i, t.action, dump(dict(t.arguments)), t.observation, _failed(t.outcome), None) for i, t in answered
-        ]
-        rows.append((str(asked), asked, action, dump(dict(arguments)), "", None, dump(world) if world else None))
+        return self.replies([Question(action, arguments, state, turns)])[0]
+
+    def replies(self, asked: Sequence[Question]) -> list[Reply | None]:
+        """An answer to each question, or None to abstain."""
+        # Nothing that was learned of other actions can reach the gate.
+        able = {i: q for i, q in enumerate(asked) if self._highest.get(q.action, UNTRIED) >= self.gate}
+        replies: list[Reply | None] = [None] * len(asked)
+        if not able:
+            return replies
+        rows = [row for i, q in able.items() for row in self._rows(str(i), q)]
         frame = pl.DataFrame(rows, schema=_SCHEMA, orient="row").with_columns(
-            episode_id=pl.lit("played"), group=pl.lit("\x00played"), counterfactual=pl.lit(value=False),
-            state_after_json=pl.lit(None, pl.String),
-        ).select(list(EXPERIENCE))  # fmt: skip
-        answer = self.learned.predict(frame).filter(pl.col("transition_id") == str(asked)).row(0, named=True)
-        if answer["answer"] is None or answer["confidence"] < self.gate:
-            return None
-        value = json.loads(answer["answer"])
-        failed = answer["failed"]
-        outcome = "unknown" if failed is None else "failure" if failed else "success"
+            group=pl.lit("\x00played"), counterfactual=pl.lit(value=False), state_after_json=pl.lit(None, pl.String)
+        )
+        found = self.learned.predict(frame.select(list(EXPERIENCE)), only=[str(i) for i in able])
+        names = ("transition_id", "answer", "failed", "route", "confidence", "state")
+        for place, answer, failed, *told in lines(found, *names):
+            if answer is not None and told[1] >= self.gate:
+                outcome = "unknown" if failed is None else "failure" if failed else "success"
+                replies[int(place)] = self._reply(able[int(place)], json.loads(answer), outcome, *told)
+        return replies
+
+    def _rows(self, place: str, q: Question) -> Iterator[tuple[Any, ...]]:
+        """The call under its place, after the turns that were answered."""
+        world = q.state["world"]
+        known = dump(world) if world else None
+        # The states before earlier calls are not read; that there is one says that they are told before every call.
+        stated = self._stateful
+        for i, t in enumerate(q.turns, 1):
+            if t.observation is not None:
+                given = (
+                    t.action,
+                    dump(dict(t.arguments)),
+                    t.observation,
+                    _failed(t.outcome),
+                    known if stated else None,
+                )
+                yield (f"{place}:{i}", place, i, *given)
+                stated = False
+        yield (place, place, len(q.turns) + 1, q.action, dump(dict(q.arguments)), "", None, known)
+
+    def _reply(self, q: Question, value: Any, outcome: str, route: str, confidence: float, state: str | None) -> Reply:
         return Reply(
             value if isinstance(value, str) else dump(value),
             outcome,
-            answer["route"],
-            answer["confidence"],
-            None if failed else self._shown(arguments, value, world),
-            self._citations(action, canonical_text(dict(arguments))),
+            route,
+            confidence,
+            self._after(state, q.arguments, None if outcome == "failure" else value, q.state["world"]),
+            self._citations(q.action, canonical_text(dict(q.arguments))),
         )
+
+    def doubts(self, action: str, arguments: Mapping[str, Any], confidence: float) -> bool:
+        """Whether the call is remembered, and such memories were right more often than a rule of this confidence."""
+        remembered = self._memories.get(action, UNTRIED)
+        if remembered <= confidence or remembered < self.gate:
+            return False
+        same = (pl.col("action_type") == action) & (pl.col("args") == canonical_text(dict(arguments)))
+        return not self.learned.learned.world.memory.filter(same).is_empty()
+
+    def _after(
+        self, state: str | None, arguments: Mapping[str, Any], value: Any, world: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """The next world, where states were learned from; else what the answer shows of the entities that the call named."""
+        if self._stateful:
+            return None if state is None else dict(json.loads(state))
+        return self._shown(arguments, value, world)
 
     def _citations(self, action: str, arguments: str) -> tuple[str, ...]:
         """Answering events of recorded turns of the same call, the first in the order of their ids."""
@@ -100,10 +143,11 @@ class Predictor:
         found = {}
         for cls in self.learned.classes:
             key = arguments.get(cls)
-            known = world.get(cls, {})
+            home = self.learned.homes.get(cls, cls)
+            known = world.get(home, {})
             if isinstance(key, str | int) and not isinstance(key, bool) and isinstance(known, dict):
                 before = known.get(str(key))
-                found[cls] = {**known, str(key): {**(before if isinstance(before, dict) else {}), **value}}
+                found[home] = {**known, str(key): {**(before if isinstance(before, dict) else {}), **value}}
         return found or None
 
 
@@ -126,15 +170,26 @@ class Recorded:
 
     def reply(self, action: str, arguments: Mapping[str, Any], state: State, turns: Sequence[Turn]) -> Reply | None:
         """An answer, or None to abstain."""
-        if self._package["transitions"].is_empty():
-            return None
-        if self._made is None:
+        return self.replies([Question(action, arguments, state, turns)])[0]
+
+    def replies(self, asked: Sequence[Question]) -> list[Reply | None]:
+        """An answer to each question, or None to abstain."""
+        made = self._predictor()
+        return [None] * len(asked) if made is None else made.replies(asked)
+
+    def doubts(self, action: str, arguments: Mapping[str, Any], confidence: float) -> bool:
+        """Whether to ask although a rule of this confidence applies."""
+        made = self._predictor()
+        return made is not None and made.doubts(action, arguments, confidence)
+
+    def _predictor(self) -> Predictor | None:
+        if self._made is None and not self._package["transitions"].is_empty():
             self._made = Predictor.of(self._package, gate=gate_of(self._package))
-        return self._made.reply(action, arguments, state, turns)
+        return self._made
 
 
 _SCHEMA = {
-    "transition_id": pl.String, "turn": pl.Int32, "action_type": pl.String, "arguments_json": pl.String,
+    "transition_id": pl.String, "episode_id": pl.String, "turn": pl.Int32, "action_type": pl.String, "arguments_json": pl.String,
     "observation": pl.String, "is_error": pl.Boolean, "state_before_json": pl.String,
 }  # fmt: skip
 

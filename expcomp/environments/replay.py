@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import polars as pl
 from expcomp.environments import paths
 from expcomp.environments.digests import rows_digest
 from expcomp.environments.engine import Engine
-from expcomp.environments.playing import Responder, Turn, advance, initial_state
+from expcomp.environments.playing import Batched, Question, Reply, Responder, Turn, asking, initial_state
 from expcomp.environments.records import lines
 from expcomp.environments.values import equal, leaf_accuracy, parse_json
 from expcomp.errors import NoApplicableRuleError, PackageSchemaError, SessionError
@@ -21,6 +21,9 @@ from expcomp.tables.environment import REPLAY_RESULTS, REPLAY_STEP_RESULTS
 
 if TYPE_CHECKING:
     from expcomp.environments.package import EnvironmentPackage
+
+Play = Generator[Question, Reply | None, list[tuple[Any, ...]]]
+"""A case that is played: it asks, and ends with its rows."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +119,14 @@ def replay(
         "initial_state_complete",
         "known_absent_paths",
     )
+    told_of = {}
     for case_id, group, split, sources, start, complete, absent in lines(cases.sort("case_id"), *names):
         player = _Player(engine, responder, teacher_forced=teacher_forced, strict=strict)
-        told = player.play(case_id, by_case.get(case_id, []), _json(case_id, start), complete=complete, absent=absent)
+        play = player.play(case_id, by_case.get(case_id, []), _json(case_id, start), complete=complete, absent=absent)
+        told_of[case_id] = (player, play, group, split, sources)
+    rows_of = _together({c: play for c, (_, play, *_) in told_of.items()}, responder)
+    for case_id, (player, _, group, split, sources) in told_of.items():
+        told = rows_of[case_id]
         step_rows += told
         independent = group not in seen_groups and not seen_sources.intersection(sources)
         passed = bool(told) and all(_right(row) for row in told)
@@ -130,6 +138,39 @@ def replay(
         pl.DataFrame(case_rows, schema=REPLAY_RESULTS.schema, orient="row"),
         pl.DataFrame(step_rows, schema=REPLAY_STEP_RESULTS.schema, orient="row"),
     )
+
+
+def _together(plays: Mapping[str, Play], responder: Responder | None) -> dict[str, list[tuple[Any, ...]]]:
+    """Play all cases at once, so that a responder that can is asked for many answers at a time; rows by case."""
+    rows: dict[str, list[tuple[Any, ...]]] = {}
+    asked: dict[str, Question] = {}
+
+    def on(case_id: str, reply: Reply | SessionError | None) -> None:
+        play = plays[case_id]
+        try:
+            asked[case_id] = play.throw(reply) if isinstance(reply, SessionError) else play.send(reply)
+        except StopIteration as end:
+            rows[case_id] = end.value
+
+    for case_id in plays:
+        on(case_id, None)
+    while asked and responder is not None:
+        now, asked = asked, {}
+        for case_id, reply in zip(now, _replies(responder, list(now.values())), strict=True):
+            on(case_id, reply)
+    return rows
+
+
+def _replies(responder: Responder, asked: list[Question]) -> Sequence[Reply | SessionError | None]:
+    if isinstance(responder, Batched):
+        return responder.replies(asked)
+    found: list[Reply | SessionError | None] = []
+    for q in asked:
+        try:
+            found.append(responder.reply(q.action, q.arguments, q.state, q.turns))
+        except SessionError as error:
+            found.append(error)
+    return found
 
 
 _EXACT, _OUTCOME, _STATE = (list(REPLAY_STEP_RESULTS.columns).index(n) for n in ("exact", "outcome_ok", "state_ok"))
@@ -167,7 +208,7 @@ class _Player:
 
     def play(
         self, case_id: str, steps: list[tuple[Any, ...]], start: Mapping[str, Any], *, complete: bool, absent: list[str]
-    ) -> list[tuple[Any, ...]]:
+    ) -> Play:
         self.complete, self.absent = complete, {paths.normalise(p) for p in absent}
         rows: list[tuple[Any, ...]] = []
         turns: list[Turn] = []
@@ -185,7 +226,7 @@ class _Player:
                 continue
             self.attempted += 1
             try:
-                answer = advance(
+                answer = yield from asking(
                     self.engine, state, action, arguments, turns=turns, known=self._known, responder=self.responder
                 )
             except SessionError as error:

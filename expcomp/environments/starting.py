@@ -147,6 +147,50 @@ def snapshots(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def states_around(events: pl.DataFrame) -> pl.DataFrame:
+    """Worlds that are told around calls: `episode_id`, `turn`, `state_before_json`, `state_after_json` (null: not told).
+
+    Before is the last event of kind state between the call before and this one, after is the first between this one and the next.
+    """
+    told = (
+        events.sort("episode_id", "ordinal")
+        .with_columns(turn=(pl.col("kind") == "action").cum_sum().over("episode_id").cast(pl.Int32))
+        .filter((pl.col("kind") == _EVENT) & pl.col("content_is_json") & pl.col("content").str.starts_with("{"))
+    )
+    texts = canonical(told["content"])
+    worlds = members(texts["value"]).filter(pl.col("key") == "world").select(value="doc", world="value")
+    content = texts.join(worlds, on="value", how="inner", maintain_order="left").select(content="text", world="world")
+    per = (
+        told.join(content, on="content", how="inner", maintain_order="left")
+        .group_by("episode_id", "turn", maintain_order=True)
+        .agg(state_after_json=pl.col("world").first(), state_before_json=pl.col("world").last())
+    )
+    before = per.select("episode_id", pl.col("turn") + 1, "state_before_json")
+    after = per.filter(pl.col("turn") > 0).select("episode_id", "turn", "state_after_json")
+    return before.join(after, on=["episode_id", "turn"], how="full", coalesce=True, maintain_order="left_right")
+
+
+def states_after(transitions: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """What is recorded of the world after calls: `transition_id`, `state_json` (object of path to value, one path a member of the
+    world).
+
+    Args:
+        transitions: `TRANSITIONS`.
+        events: `EVENTS` of the same episodes.
+    """
+    told = transitions.join(states_around(events), on=["episode_id", "turn"], how="inner", maintain_order="left")
+    split = members(told["state_after_json"]).filter(pl.col("key").str.contains(r"^[A-Za-z_]\w*$"))
+    paths = (
+        split.rename({"value": "member"})
+        .with_columns(key=pl.format('"world.{}"', "key"))
+        .group_by("doc", maintain_order=True)
+        .agg(_object("key", "member"))
+    )
+    return told.join(paths, left_on="state_after_json", right_on="doc", how="inner", maintain_order="left").select(
+        "transition_id", state_json="text"
+    )
+
+
 def first_views(p: Prepared) -> pl.DataFrame:
     """The union of what was first seen of each entity: `episode_id`, `state_json`.
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LIMIT = 2 << 30
 LINES = (".jsonl", ".ndjson")
+LINE = 64 << 20
+"""Bytes that are read of a first line at most."""
 DEPTH = 256
 """Levels of lists and objects inside each other; deeper files are not read."""
 
@@ -50,6 +52,17 @@ def read_records(path: Path) -> Any:
     if kind_of_file(path) not in LINES:
         return _parsed(data, str(path))
     return [_parsed(line, f"{path}, line {n}") for n, line in enumerate(data.split(b"\n"), 1) if line.strip()]
+
+
+def first_record(path: Path) -> Any:
+    """The value of the first line of a file of JSON lines, plain or gzip; None when there is none or it cannot be read."""
+    try:
+        with path.open("rb") as handle:
+            packed = handle.read(len(_GZIP)) == _GZIP
+        with gzip.open(path) if packed else path.open("rb") as stream:
+            return orjson.loads(stream.readline(LINE))
+    except (EOFError, OSError, ValueError, zlib.error):
+        return None
 
 
 def beside(path: Path, pattern: str) -> list[Path]:

@@ -8,6 +8,7 @@ CPU time of the process over all its threads, then wall time: on a machine other
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import pytest
 from expcomp.ledger.decide import decide
 from expcomp.ledger.pack import read_pack
 from expcomp.ledger.store import Ledger
+from tests.benchmarks.page import Page
 from tests.faults.ledger_processes import lost
 from tests.helpers import environment
 from tests.ledger.attempts import many
@@ -44,11 +46,12 @@ def timed(what: str) -> Iterator[list[float]]:
     print(f"{what}: {told[0]:.2f} s of CPU, {wall:.2f} s, peak {peak:.2f} GB")
 
 
-def test_ten_thousand_runs_in_one_batch(tmp_path: Path) -> None:
+def test_ten_thousand_runs_in_one_batch(tmp_path: Path, page: Page) -> None:
     batch = many(10_000, cases=500)
     ledger = Ledger(tmp_path / "ledger", create=True)
-    with timed("add 10,000 runs in one batch"):
+    with timed("add 10,000 runs in one batch") as spent:
         ledger.add(batch)
+    page.add("ledger add", "10,000 runs in one batch", spent[0], unit="s CPU")
     with timed("the same again"):
         assert ledger.add(batch).count("identical") == 10_000
 
@@ -84,11 +87,14 @@ with timed("compact"):
 """
 
 
-def test_a_million_runs(tmp_path: Path) -> None:
+def test_a_million_runs(tmp_path: Path, page: Page) -> None:
     command = [sys.executable, "-c", LARGE, os.fspath(tmp_path / "ledger")]
     begun = time.perf_counter()
-    subprocess.run(command, check=True, env=environment())
-    print(f"all of it: {time.perf_counter() - begun:.1f} s")
+    done = subprocess.run(command, check=True, env=environment(), capture_output=True, text=True)
+    print(done.stdout)
+    for what, cpu, peak in re.findall(r"^(.+): ([\d.]+) s of CPU, .* peak ([\d.]+) GB$", done.stdout, re.MULTILINE):
+        page.add(f"ledger: {what}", f"{RUNS:,} runs", float(cpu), unit="s CPU", memory_mib=1000 * float(peak))
+    page.add("ledger: all of it, start-up with it", f"{RUNS:,} runs", time.perf_counter() - begun)
 
 
 # What `decide` starts from, and nothing after it: groups by case, the last run of each role, the facts of those runs.
@@ -116,7 +122,7 @@ FACTS = (
 
 
 @pytest.mark.parametrize("each", [10, 100])
-def test_decisions_beside_the_groups_and_joins_of_duckdb(tmp_path: Path, each: int) -> None:
+def test_decisions_beside_the_groups_and_joins_of_duckdb(tmp_path: Path, each: int, page: Page) -> None:
     duckdb = pytest.importorskip("duckdb")
     cases = DECIDED // each
     ledger = Ledger(tmp_path / "ledger", create=True, roles=ROLES)
@@ -135,7 +141,10 @@ def test_decisions_beside_the_groups_and_joins_of_duckdb(tmp_path: Path, each: i
         theirs.append(spent[0])
     named = {"run_count": "run_count", "b_run_id": "baseline_run_id", "t_run_id": "treatment_run_id"}
     assert decided.select(*named.values()).equals(grouped.select(*named).rename(named))
-    print(f"ratio of CPU time, best of three: {min(ours[1:]) / min(theirs[1:]):.2f}")
+    size = f"{DECIDED:,} runs of {cases:,} cases"
+    page.add(
+        "ledger: decide", size, min(ours[1:]), unit="s CPU", peer=("DuckDB, groups and joins only", min(theirs[1:]))
+    )
 
 
 def test_many_writers_at_once(tmp_path: Path) -> None:

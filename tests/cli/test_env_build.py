@@ -73,6 +73,10 @@ def test_what_is_there_is_not_replaced(root: Path) -> None:
 def test_evaluate_tells_the_report_or_measures_other_traces(root: Path) -> None:
     stored = said(run(root, "evaluate", "world", "--json"))
     assert stored["headline"]["selective_exact"] == 1.0
+    told = run(root, "evaluate", "world", "--out", "report").stdout.splitlines()
+    assert told[0].startswith("answers 100.0% of ")
+    assert told[-1] == "Wrote report: report.md, report.html, report.json, figures."
+    assert (root / "report/report.md").read_text("utf-8").startswith("# Environment ledger\n")
     done = run(root, "evaluate", "world", "ledger")
     assert (done.returncode, done.stdout.startswith("leaky: ")) == (0, True)
     assert said(run(root, "evaluate", "world", "ledger", "--json"))["steps"] == stored["steps"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,12 @@ def test_a_ledger_is_learned_and_validated(built: EnvironmentBuild) -> None:
     headline = report["evaluation"]["headline"]
     assert (headline["coverage"], headline["selective_exact"]) == (1.0, 1.0)
     assert report["evaluation"]["free_running"]["exact_to_the_end"] == 1.0
-    assert report["evaluation"]["overall"]["intervals"]["exact"] == {"reason": "zero_width"}
+    found = report["evaluation"]["overall"]
+    families = report["evaluation"]["families"]
+    z = 1.959963984540054
+    # Every turn is exact: what is not known is bounded by the number of families alone (Wilson).
+    assert found["intervals"]["exact"] == pytest.approx({"low": families / (families + z * z), "high": 1.0})
+    assert found["memory_exact"] < 0.5 < found["exact"]
     supported = built.package["rules"].filter(pl.col("status") == "supported")
     assert sorted(supported["action_type"]) == ["balance", "deposit", "withdraw", "withdraw"]
 
@@ -189,6 +195,24 @@ def test_a_baseline_is_replayed_on_the_same_cases(built: EnvironmentBuild, runs:
     assert same.validated
     found = {c["name"]: c["found"] for c in same.report["conditions"]}
     assert found["no regression"].startswith("no step of")
+
+
+def test_a_build_that_does_worse_than_its_baseline_is_refused(
+    built: EnvironmentBuild, runs: Path, tmp_path: Path
+) -> None:
+    held = set(built.assessment.cases["trajectory_group"])
+    sources = {p: "src_" + sha256(p.read_bytes()).hexdigest() for p in sorted(runs.iterdir())}
+    tested = [p for p, s in sources.items() if s in held]
+    few = [p for p, s in sources.items() if s not in held][:2]
+    numbers = [int(p.stem.removeprefix("run-")) for p in (*tested, *few)]
+    worse = build_environment(
+        [*tested, *few], environment_id="ledger", states=states(sorted(numbers)), baseline=built.package
+    )
+    found = {c["name"]: c for c in worse.report["conditions"]}
+    assert not found["no regression"]["holds"]
+    assert not worse.validated
+    worse.write(tmp_path / "world")
+    assert open_package(tmp_path / "world").status == "candidate"
 
 
 def test_states_stand_before_the_first_event_and_are_redacted(runs: Path) -> None:

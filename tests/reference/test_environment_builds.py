@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import random
-import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 
-import expcomp as xc
-from expcomp.environments.build import EnvironmentBuild, build_environment
+from expcomp.environments.build import build_environment
 from expcomp.environments.folder import verify_package
-from expcomp.environments.starting import GIVEN
-from tests.environments.induction.recorded import layout
+from expcomp.environments.gathering import gather
+from expcomp.environments.starting import GIVEN, states_around
+from tests.environments.induction.recorded import documents, paths_of
+
+if TYPE_CHECKING:
+    from tests.reference.conftest import Built
 
 REFERENCE = os.environ.get("EXPCOMP_REFERENCE")
 if REFERENCE is None:
@@ -30,43 +31,18 @@ ROOT = Path(REFERENCE) / "environment"
 LEDGER_EPISODES = 30
 
 
-def documents(path: Path) -> list[Any]:
-    text = gzip.decompress(path.read_bytes()).decode()
-    return json.loads(text) if ".jsonl" not in path.name else [json.loads(x) for x in text.splitlines()]
-
-
-def of(wanted: str) -> list[Path]:
-    return [p for p in sorted(ROOT.glob("*.json*.gz")) if layout(documents(p)) == wanted]
-
-
-CHATS, LEDGER = of("chats"), of("ledger")
-
-
-@pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
-        raise AssertionError("a build must not open a connection")
-
-    monkeypatch.setattr(socket.socket, "connect", refused)
-
-
-@pytest.fixture(scope="module", params=CHATS, ids=lambda p: p.name)
-def chats(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, EnvironmentBuild, Path]:
-    out = tmp_path_factory.mktemp("chats") / "world"
-    built = build_environment(request.param, environment_id="chats")
-    built.write(out)
-    return request.param, built, out
+CHATS, LEDGER = (paths_of(ROOT, x) for x in ("chats", "ledger"))
+LOGS = [p for x in ("oracle", "ledger", "workshop") for p in paths_of(ROOT, x)]
 
 
 def test_there_are_worlds() -> None:
     assert CHATS
     assert LEDGER
+    assert LOGS
 
 
-def test_real_traces_give_a_package_whose_answers_can_be_trusted(chats: tuple[Path, EnvironmentBuild, Path]) -> None:
-    _, built, out = chats
+def test_real_traces_give_a_package_whose_answers_can_be_trusted(chats: Built) -> None:
+    built, out = chats.build, chats.folder
     found = built.report["evaluation"]
     assert verify_package(out) == []
     assert built.validated is not bool(built.report["reasons"])
@@ -75,17 +51,6 @@ def test_real_traces_give_a_package_whose_answers_can_be_trusted(chats: tuple[Pa
     assert found["headline"]["coverage"] >= 0.25  # a fifth of the tasks; the floors are measured on five folds
     assert found["overall"]["knowable"] < 1.0
     assert sum(r["n"] for r in found["per_action"]) == found["steps"] == built.steps.height
-
-
-def test_a_held_out_task_is_walked_to_its_end(chats: tuple[Path, EnvironmentBuild, Path]) -> None:
-    _, built, out = chats
-    env = xc.open_environment(out, predict=True, allow_unvalidated=True)
-    passed = built.assessment.replay.cases.filter("passed").sort("expected_steps", "case_id")["case_id"]
-    env.reset(passed[-1])
-    mine = env.case_steps.filter(pl.col("case_id") == passed[-1]).sort("ordinal")
-    routes = [env.step(a, json.loads(g)).route for a, g in mine.select("action_type", "arguments_json").rows()]
-    assert "abstain" not in routes
-    assert env.score().calls == 1.0
 
 
 def test_shuffled_files_in_another_folder_give_the_same_digests(tmp_path: Path) -> None:
@@ -122,8 +87,37 @@ def test_transcripts_become_a_validated_package(path: Path, tmp_path: Path) -> N
     assert built.report["evaluation"]["free_running"]["exact_to_the_end"] == 1.0
 
 
-def test_remembered_answers_cite_the_turns_they_rest_on(chats: tuple[Path, EnvironmentBuild, Path]) -> None:
-    _, built, _ = chats
+@pytest.mark.parametrize("path", LOGS, ids=lambda p: p.name)
+def test_recorded_worlds_are_read_as_they_are(path: Path) -> None:
+    records = documents(path)
+    found = gather([path])
+    kinds = found.events["kind"].cast(pl.String)
+    told = [len(r["steps"]) if "steps" in r else 1 for r in records]
+    assert ((kinds == "action").sum(), (kinds == "observation").sum()) == (sum(told), sum(told))
+    families = {r.get("group", r.get("task_id")) for r in records}
+    assert set(found.episodes["trajectory_group"]) == families
+    assert found.episodes.group_by("trajectory_group").agg(pl.col("split").n_unique())["split"].max() == 1
+    around = states_around(found.events).drop_nulls()
+    # Calls with both states, or what the recording tells of them.
+    assert around.height == sum("state_after" in r for r in records) or "steps" in records[0]
+
+
+@pytest.mark.parametrize("path", LEDGER, ids=lambda p: p.name)
+def test_a_recorded_world_is_learned_with_its_states(path: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(r) + "\n" for r in documents(path)[:LEDGER_EPISODES]), encoding="utf-8")
+    built = build_environment(log, environment_id="ledger")
+    overall = built.report["evaluation"]["overall"]
+    assert (built.validated, overall["exact"], overall["state"], built.report["metrics"]["state"]) == (
+        True,
+        1.0,
+        1.0,
+        1.0,
+    )
+
+
+def test_remembered_answers_cite_the_turns_they_rest_on(chats: Built) -> None:
+    built = chats.build
     learned = built.package["transitions"].filter(pl.col("action_type").str.starts_with("get_")).sort("transition_id")
     row = learned.row(0, named=True)
     said = built.responder().reply(row["action_type"], json.loads(row["arguments_json"]), {"world": {}}, [])

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import polars as pl
 import pytest
 
-from expcomp.environments.build import EnvironmentBuild, build_environment
 from expcomp.environments.cases import read_cases
 from expcomp.environments.exports.awb import read_cases_of_rows, read_rows, rows_of, rows_text, turns_of
 from expcomp.environments.exports.oracle import oracle_scores
@@ -18,6 +17,9 @@ from expcomp.environments.exports.trace2env import read_layout
 from expcomp.environments.frames import frames
 from expcomp.environments.package import compile_package
 from tests.environments.worlds import AUTHORED, LEDGER
+
+if TYPE_CHECKING:
+    from tests.reference.conftest import Built
 
 REFERENCE = os.environ.get("EXPCOMP_REFERENCE")
 if REFERENCE is None:
@@ -29,13 +31,11 @@ pytestmark = pytest.mark.reference
 ROOT = Path(REFERENCE) / "environment"
 ROWS = sorted((ROOT / "agentworldbench").glob("*.jsonl"))
 CASES = sorted((ROOT / "replay").glob("*ledger*.jsonl"))
-CHATS = sorted(ROOT.glob("tau_*.json.gz"))
 
 
 def test_there_are_samples() -> None:
     assert ROWS
     assert CASES
-    assert CHATS
 
 
 @pytest.mark.parametrize("path", ROWS, ids=lambda p: p.name)
@@ -54,34 +54,9 @@ def test_the_oracle_of_a_recorded_case_scores_one(path: Path, tmp_path: Path) ->
     assert export_environment(package, tmp_path / "tasks", to="harbor", cases=cases) == {}
 
 
-@pytest.fixture(scope="module", params=CHATS, ids=lambda p: p.name)
-def built(request: pytest.FixtureRequest) -> EnvironmentBuild:
-    return build_environment(request.param, environment_id="world")
-
-
-def test_real_tables_survive_the_layout(built: EnvironmentBuild, tmp_path: Path) -> None:
-    export_environment(built.package, tmp_path / "out", to="trace2env")
+def test_real_tables_survive_the_layout(chats: Built, tmp_path: Path) -> None:
+    package = chats.build.package
+    export_environment(package, tmp_path / "out", to="trace2env")
     back = read_layout(tmp_path / "out")
-    assert back.artifact_digest == built.package.artifact_digest
-    assert back.config == built.package.config
-
-
-def test_a_held_out_task_is_walked_to_its_end(built: EnvironmentBuild, tmp_path: Path) -> None:
-    pytest.importorskip("gymnasium")
-    from expcomp.environments.gym import ReplayEnv
-
-    built.write(tmp_path / "pkg")
-    env = ReplayEnv(tmp_path / "pkg", predict=True, allow_unvalidated=True)
-    steps = env.environment.case_steps
-    sizes = steps.group_by("case_id", maintain_order=True).agg(n=pl.len()).sort("n", "case_id")
-    case, n = sizes.row(-1)
-    env = ReplayEnv(env.environment, max_steps=n)
-    env.reset(options={"case_id": case})
-    calls = steps.filter(pl.col("case_id") == case).sort("ordinal").select("action_type", "arguments_json")
-    ends, routes = [], []
-    for action, arguments in calls.rows():
-        _, _, terminated, truncated, info = env.step({"tool": action, "arguments": arguments})
-        ends.append(terminated or truncated)
-        routes.append(info["route"])
-    assert ends[-1]
-    assert set(routes) - {"abstain", "error"}
+    assert back.artifact_digest == package.artifact_digest
+    assert back.config == package.config

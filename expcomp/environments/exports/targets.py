@@ -14,6 +14,7 @@ from expcomp.environments.exports.openenv import write_openenv
 from expcomp.environments.exports.tau2 import write_tau2
 from expcomp.environments.exports.trace2env import write_layout
 from expcomp.environments.exports.verifiers import write_verifiers
+from expcomp.environments.exports.world_model import write_world_model
 from expcomp.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ TARGETS: Mapping[str, Target] = {
     "verifiers": Target("a verifiers package, one task a case", write_verifiers),
     "harbor": Target("task folders, one a case, whose oracle scores 1", write_harbor),
     "tau2": Target("a tau2-bench domain, data and code", write_tau2),
+    "world-model": Target("rows to train a model of the environment on", write_world_model),
     "awb": Target("AgentWorldBench rows, one a step", write_awb),
     "trace2env": Target("the layout of trace2env 1.1", _trace2env, own_manifest=True),
 }

@@ -64,7 +64,7 @@ class ActionModel:
 
 
 def fit_action(
-    action: str, m: Matrix, answers: Answers, rows: np.ndarray, known: pl.DataFrame, ops: pl.DataFrame | None
+    action: str, m: Matrix, answers: Answers, rows: np.ndarray, t: np.ndarray, ops: pl.DataFrame | None
 ) -> ActionModel:
     """Learn one action from some of its rows.
 
@@ -73,7 +73,7 @@ def fit_action(
         m: Operands of all its rows.
         answers: Classes and fields of all its rows.
         rows: Positions to learn from.
-        known: `t` and `failed` of all its rows.
+        t: Row ids of all its rows.
         ops: Changes of state of the action; None where there are none.
     """
     sub = m.take(rows)
@@ -93,8 +93,11 @@ def fit_action(
     wider = comparisons(sub, computed, tests) if computed and len(names) > 1 else tests
     cases = decide(wider.truth, wider.cost, hits, np.ones_like(hits), [0.0] * len(names), sub.groups)
     classes = Cases(tuple((wider.predicates[c.predicate], Const(str(names[c.term])), c.n, c.hits) for c in cases))
-    cited, sharp = _evidence(sub, cases, wider, hits, known[rows]["t"].to_numpy())
-    effects = fit_effects(sub, known[rows], ops, tests) if ops is not None else []
+    cited, sharp = _evidence(sub, cases, wider, hits, t[rows])
+    if ops is None:
+        return ActionModel(action, classes, documents, support, cited, sharp)
+    failed = np.array([shape_of(str(n)).failed for n in names])[codes]
+    effects = fit_effects(sub, pl.DataFrame({"t": t[rows], "failed": failed}), ops, tests)
     return ActionModel(action, classes, documents, support, cited, sharp, effects)
 
 
@@ -107,8 +110,8 @@ def _evidence(
         here = left & tests.truth[:, case.predicate]
         cited.append([int(x) for x in t[here & hits[:, case.term]][:CITED]])
         gap = tests.predicates[case.predicate].gap()
-        closest = m.frame.select(gap.min()).item() if gap is not None else 0.0
-        sharp.append(closest is not None and closest <= SAME)
+        told = m.select({"near": gap <= SAME}, tests.predicates[case.predicate].reads())[0] if gap is not None else None
+        sharp.append(told is None or bool(told.any()))
         left &= ~here
     return cited, sharp
 

@@ -17,6 +17,8 @@ _SOURCES = r"^(arg\.|seen\[)"
 def aggregates(long: pl.DataFrame) -> pl.DataFrame:
     """Lengths and sums of the arrays among arguments and entity views: `t`, `name`, `value`."""
     arrays = long.filter(pl.col("name").str.contains(_SOURCES), pl.col("value").str.starts_with("["))
+    if arrays.is_empty():
+        return long.clear()
     inside = elements(arrays["value"]).rename({"doc": "value", "value": "item"})
     counts = inside.group_by("value", maintain_order=True).agg(n=pl.len())
     lengths = arrays.join(counts, on="value", how="left", maintain_order="left").select(
@@ -54,6 +56,8 @@ def picked(long: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     """
     on = [c for c in long.columns if c not in ("name", "value")]
     objects = long.filter(pl.col("value").str.starts_with("{"))
+    if objects.is_empty():
+        return long.clear()
     keys = args.filter(pl.col("value").str.starts_with('"')).select(
         "t", via="key", at=pl.col("value").str.strip_chars('"')
     )

@@ -161,7 +161,7 @@ def _scaled(
 
 
 def _three(x: np.ndarray, names: list[str], y: np.ndarray, found: dict[Term, tuple[int, int]]) -> None:
-    n = len(names)
+    n, least = len(names), max(3, SHARE * len(y))
     for i in range(n):
         for j in range(n):
             if i == j:
@@ -170,17 +170,14 @@ def _three(x: np.ndarray, names: list[str], y: np.ndarray, found: dict[Term, tup
                 rest = y - (x[:, i] + sign * x[:, j])
                 if sign < 0 or i < j:
                     _scaled(x, names, y, found, i, j, sign)
-                for k in range(j + 1, n):
-                    if k == i:
-                        continue
-                    for other in (1.0, -1.0):
-                        right = _equal(other * x[:, k], rest)
-                        if right.sum() >= max(3, SHARE * len(y)):
+                for other in (1.0, -1.0):
+                    right = _equal(other * x[:, j + 1 :], rest[:, None])
+                    for k in np.flatnonzero(right.sum(0) >= least) + j + 1:
+                        if k != i:
                             parts = ((1.0, (names[i],)), (sign, (names[j],)), (other, (names[k],)))
-                            _keep(found, Linear(parts), right, y, i + j + k)
-            for k in range(j, n):
-                for sign in (1.0, -1.0):
-                    right = _equal(x[:, i] + sign * x[:, j] * x[:, k], y)
-                    if right.sum() >= max(3, SHARE * len(y)):
-                        parts2 = ((1.0, (names[i],)), (sign, (names[j], names[k])))
-                        _keep(found, Linear(parts2), right, y, i + j + k)
+                            _keep(found, Linear(parts), right[:, k - j - 1], y, i + j + int(k))
+            for sign in (1.0, -1.0):
+                right = _equal(x[:, [i]] + sign * x[:, [j]] * x[:, j:], y[:, None])
+                for k in np.flatnonzero(right.sum(0) >= least) + j:
+                    parts2 = ((1.0, (names[i],)), (sign, (names[j], names[k])))
+                    _keep(found, Linear(parts2), right[:, k - j], y, i + j + int(k))

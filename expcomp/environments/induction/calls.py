@@ -37,17 +37,20 @@ def call_terms(m: Matrix, values: pl.Series) -> list[Term]:
     gives = _common(wanted)
     columns = _columns(m, places)
     kinds = [_common([v for v in column if v is not None]) for _, column in columns]
+    every = {k: [i for i, own in enumerate(kinds) if k in ("*", own)] for k in {"*", *kinds}}
     plans: list[tuple[str, tuple[int, ...]]] = [
-        (f, (i,)) for f, d in SINGLES.items() if d.gives == gives for i, k in enumerate(kinds) if _fits(d.takes, k)
+        (f, (i,)) for f, d in SINGLES.items() if d.gives == gives for i in every.get(d.takes, ())
     ]
     seconds = [i for i, (name, _) in enumerate(columns) if name.startswith(NEAR)][:SECOND_OPERANDS]
+    near = {k: [i for i in seconds if k in ("*", kinds[i])] for k in every}
     plans += [
         (f, (i, j))
         for f, d in PAIRS.items()
         if d.gives == gives
-        for i, k in enumerate(kinds[:FIRST_OPERANDS])
-        for j in seconds
-        if i != j and _fits(d.takes, k, kinds[j])
+        for i in every.get(d.takes[0], ())
+        if i < FIRST_OPERANDS
+        for j in near.get(d.takes[1], ())
+        if i != j
     ]
     found: list[tuple[int, int, Term]] = []
     for rank, (name, operands) in enumerate(plans):
@@ -68,25 +71,23 @@ def _common(values: Sequence[Any]) -> str:
     return max(sorted(set(letters)), key=letters.count) if letters else " "
 
 
-def _fits(takes: str, *kinds: str) -> bool:
-    return all(t in ("*", k) for t, k in zip(takes, kinds, strict=True))
-
-
 def _columns(m: Matrix, places: np.ndarray) -> list[tuple[str, list[Any]]]:
     """Operands as parsed values, the nearest first; of those with equal values one."""
-    texts, parsed = m.values["value"], {-1: None}
+    texts, parsed = m.texts, m.parsed
     order = np.argsort(m.costs[: len(m.names)], kind="stable")
     seen: set[bytes] = set()
     out = []
-    for j in order:
-        codes = m.codes[places, j]
-        if (codes >= 0).mean() < SHARE or codes.tobytes() in seen:
+    near = m.codes[places]
+    for j in order[(near >= 0).mean(0)[order] >= SHARE]:
+        codes = near[:, j]
+        if codes.tobytes() in seen:
             continue
         seen.add(codes.tobytes())
-        for code in codes:
+        listed = codes.tolist()
+        for code in listed:
             if code not in parsed:
-                parsed[code] = load(texts[int(code)])
-        out.append((m.names[j], [parsed[c] for c in codes]))
+                parsed[code] = load(texts[code])
+        out.append((m.names[j], [parsed[c] for c in listed]))
         if len(out) == SINGLE_OPERANDS:
             break
     return out

@@ -90,16 +90,21 @@ def _best(
     score: np.ndarray, truth: np.ndarray, hits: np.ndarray, groups: np.ndarray, rows: np.ndarray
 ) -> tuple[int, int] | None:
     """The best pair of positive score that families agree on; only the few best are looked at."""
-    needed = min(MIN_GROUPS, len(np.unique(groups[rows])))
+    needed = _several(groups[rows])
     for _ in range(FEW):
         place = int(np.argmax(score))
         p, e = divmod(place, score.shape[1])
         if not score[p, e] > 0:
             return None
-        if len(np.unique(groups[rows][truth[rows, p] & hits[rows, e]])) >= needed:
+        if _several(groups[rows][truth[rows, p] & hits[rows, e]]) >= needed:
             return p, e
         score[p, e] = -np.inf
     return None
+
+
+def _several(groups: np.ndarray) -> int:
+    """Distinct families, at most MIN_GROUPS."""
+    return min(MIN_GROUPS, len(set(groups.tolist())))
 
 
 def _fallback(right: np.ndarray, tried: np.ndarray, prior: np.ndarray) -> tuple[int, int] | None:

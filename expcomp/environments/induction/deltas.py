@@ -45,28 +45,35 @@ def _diff(before: Any, after: Any, place: tuple[str, ...]) -> Iterator[tuple[str
                 yield where, "put", key, dump(after[key])
             elif key not in after:
                 yield where, "drop", key, None
-            elif before[key] != after[key]:
+            elif not _same(before[key], after[key]):
                 if type(before[key]) is type(after[key]) and type(after[key]) in (dict, list):
                     yield from _diff(before[key], after[key], (*place, key))
                 else:
                     yield where, "put", key, dump(after[key])
-    elif after[: len(before)] == before:
+    elif _same(after[: len(before)], before):
         for item in after[len(before) :]:
             yield where, "append", None, dump(item)
     elif len(after) == len(before) - 1 and (gone := _gone(before, after)) is not None:
         yield where, "remove", None, dump(before[gone])
     elif len(after) == len(before):
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
-            if old != new and type(old) is type(new) and type(new) in (dict, list):
+            if _same(old, new):
+                continue
+            if type(old) is type(new) and type(new) in (dict, list):
                 yield from _diff(old, new, (*place, f"[{i}]"))
-            elif old != new:
+            else:
                 yield where, "put", f"[{i}]", dump(new)
     else:
         yield where, "replace", None, dump(after)
 
 
+def _same(a: Any, b: Any) -> bool:
+    """Equal as JSON: a boolean is no number."""
+    return bool(a == b) and dump(a) == dump(b)
+
+
 def _gone(before: list[Any], after: list[Any]) -> int | None:
-    return next((i for i in range(len(before)) if before[:i] + before[i + 1 :] == after), None)
+    return next((i for i in range(len(before)) if _same(before[:i] + before[i + 1 :], after)), None)
 
 
 def changed(before: str, ops: list[tuple[str, str, str | None, str | None]]) -> str | None:
@@ -75,7 +82,7 @@ def changed(before: str, ops: list[tuple[str, str, str | None, str | None]]) -> 
     try:
         for where, op, key, value in ops:
             _apply(root, where.split(SEPARATOR) if where else [], op, key, value)
-    except (LookupError, TypeError, ValueError, AttributeError):
+    except (LookupError, TypeError, ValueError, AttributeError, StopIteration):
         return None
     return dump(root)
 
@@ -94,6 +101,6 @@ def _apply(root: Any, place: list[str], op: str, key: str | None, value: str | N
     elif op == "append":
         node.append(new)
     elif op == "remove":
-        node.remove(new)
+        del node[next(i for i, item in enumerate(node) if _same(item, new))]
     else:
         parent[last] = new  # type: ignore[index]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,12 +18,15 @@ from expcomp.environments.induction.matrix import kind_cost
 from expcomp.environments.induction.terms import Const, Term
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from expcomp.environments.induction.matrix import Matrix
     from expcomp.environments.induction.predicates import Tests
 
 __all__ = ["Effect", "fit_effects", "next_states", "operations"]
 
 _YES = "true"
+_PLACE = re.compile(r"0|[1-9][0-9]*")
 ATTRIBUTE = 0.9
 
 
@@ -63,7 +67,7 @@ def operations(rows: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
         deltas(known.select("before", "after")), on=["before", "after"], how="inner", maintain_order="left"
     )
     found = found.drop("before", "after").with_row_index("o")
-    named = found.filter(pl.col("where") != "").join(places, on=["t", "where"], how="inner", maintain_order="left")
+    named = found.join(places, on=["t", "where"], how="inner", maintain_order="left")
     names = named["name"].unique(maintain_order=True)
     costs = pl.DataFrame({"name": names, "cost": [kind_cost(n) + 0.01 * n.count("[") for n in names]})
     counted = (
@@ -77,6 +81,16 @@ def operations(rows: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+class Op(NamedTuple):
+    """One change of a row, with the position of the row."""
+
+    row: int
+    name: str
+    op: str
+    key: str | None
+    value: str | None
+
+
 def fit_effects(m: Matrix, rows: pl.DataFrame, ops: pl.DataFrame, tests: Tests) -> list[Effect]:
     """Effects of one action.
 
@@ -87,81 +101,75 @@ def fit_effects(m: Matrix, rows: pl.DataFrame, ops: pl.DataFrame, tests: Tests) 
         tests: Predicates, truth and cost for the rows.
     """
     out: list[Effect] = []
-    ops = ops.join(rows.select("t"), on="t", how="semi", maintain_order="left")
+    bad = rows["failed"].to_numpy()
+    columns = [ops[c].to_list() for c in ("t", "name", "op", "key", "value")]
     for failed in (False, True):
-        own = ops.filter(pl.col("failed") == failed)
-        if own.is_empty():
+        inside = np.flatnonzero(bad == failed)
+        places = {t: i for i, t in enumerate(rows["t"].gather(inside).to_list())}
+        own = [Op(places[t], *told) for t, *told in zip(*columns, strict=True) if t in places]
+        if not own:
             continue
-        inside = np.flatnonzero(rows["failed"].to_numpy() == failed)
-        part, t = m.take(inside), rows["t"].gather(inside)
-        own_tests = tests.at(inside)
+        part, own_tests = m.take(inside), tests.at(inside)
+        units: dict[tuple[str, str, str | None], list[Op]] = {}
+        for op in own:
+            units.setdefault((op.name, op.op, op.key), []).append(op)
+        fixed = {u for u in units if u[1] == "put" and u[2] is not None and _attribute(part, u[0], u[2])}
         seen: set[tuple[str, str]] = set()
-        for (name, op, key), unit in own.partition_by("name", "op", "key", as_dict=True, maintain_order=True).items():
-            if op == "put" and _attribute(part, str(name), str(key)):
-                out.append(_static(part, t, unit, own_tests, str(name), str(key), failed=failed))
-            elif (str(name), str(op)) not in seen:
-                seen.add((str(name), str(op)))
-                free = own.filter(pl.col("name") == name, pl.col("op") == op)
-                fixed = [
-                    k
-                    for k in free["key"].unique(maintain_order=True)
-                    if op == "put" and _attribute(part, str(name), str(k))
-                ]
-                free = free.filter(~pl.col("key").is_in(fixed).fill_null(value=False)).with_columns(
-                    nth=pl.int_range(pl.len()).over("t")
-                )
-                out += [
-                    _dynamic(part, t, each, own_tests, str(name), str(op), failed=failed)
-                    for each in free.partition_by("nth", maintain_order=True)[:4]
-                ]
+        for unit, told in units.items():
+            name, kind, key = unit
+            if unit in fixed:
+                out.append(_static(part, told, own_tests, name, str(key), failed=failed))
+            elif (name, kind) not in seen:
+                seen.add((name, kind))
+                free = [o for o in own if (o.name, o.op) == (name, kind) and (o.name, o.op, o.key) not in fixed]
+                out += [_dynamic(part, each, own_tests, name, kind, failed=failed) for each in _rounds(free)[:4]]
+    return out
+
+
+def _rounds(ops: Sequence[Op]) -> list[list[Op]]:
+    """The first change of each row, the second, and so on."""
+    times: dict[int, int] = {}
+    out: list[list[Op]] = []
+    for op in ops:
+        nth = times[op.row] = times.get(op.row, -1) + 1
+        out += [[]] if nth == len(out) else []
+        out[nth].append(op)
     return out
 
 
 def _attribute(m: Matrix, name: str, key: str) -> bool:
     """Whether the member is there before the call wherever its container is."""
     full = f"{name}.{key}"
-    if name not in m.frame.columns or full not in m.frame.columns:
+    if name not in m.names or full not in m.names:
         return False
-    there = m.frame[name].is_not_null()
-    return int((m.frame[full].is_not_null() & there).sum()) >= ATTRIBUTE * max(1, int(there.sum()))
+    there, held = (m.codes[:, m.names.index(n)] >= 0 for n in (name, full))
+    return int((held & there).sum()) >= ATTRIBUTE * max(1, int(there.sum()))
 
 
-def _static(
-    m: Matrix, t: pl.Series, unit: pl.DataFrame, tests: Tests,
-    name: str, key: str, *, failed: bool,
-) -> Effect:  # fmt: skip
+def _static(m: Matrix, ops: Sequence[Op], tests: Tests, name: str, key: str, *, failed: bool) -> Effect:
     """A member that is always there: its next value is explained in all rows, those where it stays as it is included."""
-    after = pl.DataFrame({"t": t}).join(
-        unit.select("t", "value").unique("t", keep="last", maintain_order=True),
-        on="t",
-        how="left",
-        maintain_order="left",
-    )["value"]
-    target = after.fill_null(m.frame[f"{name}.{key}"])
+    after = m.column(f"{name}.{key}").to_list()
+    for op in ops:
+        after[op.row] = op.value if op.value is not None else after[op.row]
+    target = pl.Series(after, dtype=pl.String)
     return Effect(failed, name, "put", None, Const(dump(key)), explain(m, target, tests, label=key))
 
 
-def _dynamic(
-    m: Matrix, t: pl.Series, unit: pl.DataFrame, tests: Tests,
-    name: str, op: str, *, failed: bool,
-) -> Effect:  # fmt: skip
-    placed = pl.DataFrame({"t": t}).join(
-        unit.select("t", "key", "value", fired=True), on="t", how="left", maintain_order="left"
-    )
-    fired = placed["fired"].fill_null(value=False).to_numpy()
+def _dynamic(m: Matrix, ops: Sequence[Op], tests: Tests, name: str, op: str, *, failed: bool) -> Effect:
+    told = sorted(ops)
+    inside = np.array([o.row for o in told], int)
+    fired = np.zeros(len(m.at), bool)
+    fired[inside] = True
     hits = np.column_stack([fired, ~fired])
     cases = decide(tests.truth, tests.cost, hits, np.ones_like(hits), [0.0, 0.0], m.groups)
     always = len(cases) == 1 and cases[0].term == 0 and cases[0].predicate == 0
     values = (Const(_YES), Const("false"))
     when = None if always else Cases(tuple((tests.predicates[c.predicate], values[c.term], c.n, c.hits) for c in cases))
-    inside = np.flatnonzero(fired)
     part, own = m.take(inside), tests.at(inside)
-    number = pl.col("key").str.contains(r"^(0|[1-9]\d*)$")
-    keys = placed.with_columns(key=pl.when(number).then("key").otherwise(pl.format('"{}"', "key")))["key"].gather(
-        inside
-    )
-    key = explain(part, keys, own) if op in ("put", "drop") else None
-    value = explain(part, placed["value"].gather(inside), own) if op != "drop" else None
+    # Elements of arrays are told by their place.
+    keys = [o.key if o.key is None or _PLACE.fullmatch(o.key) else f'"{o.key}"' for o in told]
+    key = explain(part, pl.Series(keys, dtype=pl.String), own) if op in ("put", "drop") else None
+    value = explain(part, pl.Series([o.value for o in told], dtype=pl.String), own) if op != "drop" else None
     return Effect(failed, name, op, when, key, value)
 
 
@@ -174,15 +182,14 @@ def next_states(effects: list[Effect], frame: pl.DataFrame, rows: pl.DataFrame, 
         rows: `t`, `before`, `failed` (the outcome that was predicted).
         places: Where operands stand in the state.
     """
-    planned = []
+    planned: list[pl.LazyFrame] = []
+    told = frame.join(rows.select("t", "failed"), on="t", how="inner", maintain_order="left").lazy()
     for place, effect in enumerate(effects):
         key = effect.key.expr() if effect.key is not None else pl.lit(None, dtype=pl.String)
         value = effect.value.expr() if effect.value is not None else pl.lit(None, dtype=pl.String)
         when = pl.lit(value=True) if effect.when is None else (effect.when.expr() == _YES).fill_null(value=False)
         planned.append(
-            frame.join(rows.select("t", "failed"), on="t", how="inner", maintain_order="left")
-            .filter(pl.col("failed") == effect.failed, pl.col(effect.name).is_not_null(), when)
-            .select(
+            told.filter(pl.col("failed") == effect.failed, pl.col(effect.name).is_not_null(), when).select(
                 "t",
                 place=place,
                 name=pl.lit(effect.name),
@@ -197,15 +204,16 @@ def next_states(effects: list[Effect], frame: pl.DataFrame, rows: pl.DataFrame, 
     plain = rows.select("t", after="before")
     if not planned:
         return plain
+    near = places.lazy().filter(pl.col("name").is_in(list({e.name for e in effects})))
     ops = (
         pl.concat(planned)
-        .join(places, on=["t", "name"], how="left", maintain_order="left")
+        .join(near, on=["t", "name"], how="left", maintain_order="left")
         .sort("t", "place", maintain_order=True)
     )
     per = ops.group_by("t", maintain_order=True).agg(
         "where", "op", "key", "value", whole=pl.col("whole").all() & pl.col("where").is_not_null().all()
     )
-    done = per.join(rows.select("t", "before"), on="t", how="inner", maintain_order="left")
+    done = per.join(rows.lazy().select("t", "before"), on="t", how="inner", maintain_order="left").collect()
     after = [
         changed(before, list(zip(where, op, key, value, strict=True))) if whole else None
         for before, where, op, key, value, whole in zip(

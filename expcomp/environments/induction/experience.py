@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.environments.flatten import as_document, canonical
-from expcomp.environments.starting import snapshots
+from expcomp.environments.starting import states_around
 from expcomp.errors import TableError
 
 if TYPE_CHECKING:
@@ -46,19 +46,23 @@ def prepare(transitions: pl.DataFrame) -> pl.DataFrame:
         raise TableError(msg)
     absent = [pl.lit(None, dtype=EXPERIENCE[c]).alias(c) for c in _OPTIONAL if c not in transitions.columns]
     frame = (
-        transitions.with_columns(absent)
+        transitions.lazy()
+        .with_columns(absent)
         .select(pl.col(c).cast(d) for c, d in EXPERIENCE.items())
         .with_columns(counterfactual=pl.col("counterfactual").fill_null(value=False))
         .sort("episode_id", "turn", "counterfactual", "transition_id", maintain_order=True)
         .with_row_index("t")
+        .collect()
     )
+    wide = frame.lazy()
     for column, target in (("arguments_json", "args"), ("state_before_json", "before"), ("state_after_json", "after")):
-        pairs = canonical(frame[column]).rename({"text": column, "value": target})
-        frame = frame.join(pairs, on=column, how="left", maintain_order="left")
-    answers = as_document(frame["observation"]).rename({"text": "observation", "value": "answer"})
-    return frame.join(answers, on="observation", how="left", maintain_order="left").with_columns(
+        pairs = canonical(frame[column]).lazy().rename({"text": column, "value": target})
+        wide = wide.join(pairs, on=column, how="left", maintain_order="left")
+    answers = as_document(frame["observation"]).lazy().rename({"text": "observation", "value": "answer"})
+    wide = wide.join(answers, on="observation", how="left", maintain_order="left")
+    return wide.with_columns(
         args=pl.col("args").fill_null("{}"), is_json=pl.col("is_json").fill_null(value=False)
-    )
+    ).collect()
 
 
 def experience(
@@ -69,8 +73,8 @@ def experience(
     Args:
         transitions: `TRANSITIONS`.
         episodes: `EPISODES`, for the family.
-        events: `EVENTS`; an answer is an error when its event is flagged or of kind error, and one of kind state before
-            all others is a snapshot.
+        events: `EVENTS`; an answer is an error when its event is flagged or of kind error, and those of kind state tell the
+            worlds before and after calls.
     """
     usable = pl.col("usable") & pl.col("observation").is_not_null() & pl.col("arguments_json").str.starts_with("{")
     left = transitions.filter(~usable).select(
@@ -90,13 +94,16 @@ def experience(
         .group_by("transition_id", maintain_order=True)
         .agg(is_error=pl.when(pl.col("flag").is_not_null().any()).then(pl.col("flag").any()))
     )
-    families = episodes.select("episode_id", group="trajectory_group")
+    families = episodes.select(
+        "episode_id",
+        group="trajectory_group",
+        counterfactual=pl.col("metadata_json").str.json_path_match("$.counterfactual") == "true",
+    )
     found = (
         transitions.filter(usable)
         .join(families, on="episode_id", how="left", maintain_order="left")
         .join(errors, on="transition_id", how="left", maintain_order="left")
     )
-    first = snapshots(events).select("episode_id", turn=pl.lit(1, pl.Int32), state_before_json="world_json")
-    found = found.join(first, on=["episode_id", "turn"], how="left", maintain_order="left")
+    found = found.join(states_around(events), on=["episode_id", "turn"], how="left", maintain_order="left")
     absent = [pl.lit(None, dtype=d).alias(c) for c, d in EXPERIENCE.items() if c not in found.columns]
     return found.with_columns(absent).select(pl.col(c).cast(d) for c, d in EXPERIENCE.items()), left

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from expcomp.environments.flatten import dump, elements, load, members
+from expcomp.environments.flatten import dump, load, opened
 from expcomp.environments.induction.arithmetic import linear_terms
 from expcomp.environments.induction.calls import call_terms
 from expcomp.environments.induction.compose import Appended, Cases, Object, Single, Slot, Text
@@ -16,7 +17,7 @@ from expcomp.environments.induction.skeleton import SLOT, skeleton, slot_value, 
 from expcomp.environments.induction.terms import Const, Copy, Linear, Term
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from expcomp.environments.induction.matrix import Matrix
     from expcomp.environments.induction.predicates import Tests
@@ -28,6 +29,7 @@ ENOUGH = 0.97
 DEEPEST = 4
 MOSTLY = 0.8
 PROBES = 10
+MOST_KEYS = 40
 
 
 def explain(
@@ -57,10 +59,9 @@ def explain(
     terms, hits, known, costs = _simple(sub, y, column, label)
     cases = decide(truth, tests.cost, hits, known, costs, sub.groups)
     if _right(cases) < ENOUGH * len(rows) or _listed(cases, terms, column):
-        more = _further(sub, y, column, tests, truth, cases, terms, hits, known, depth)
+        more, given = _further(sub, y, column, tests, truth, cases, terms, hits, known, depth)
         if more:
-            frame = sub.frame.with_columns(t.expr().alias(f"\x01{i}") for i, t in enumerate(more))
-            table = sub.encode(column, *(frame[f"\x01{i}"] for i in range(len(more))))
+            table = sub.encode(column, *given)
             y, table = table[:, 0], table[:, 1:]
             terms = terms + more
             hits = np.column_stack([hits, table == y[:, None]])
@@ -117,8 +118,8 @@ def _further(
     hits: np.ndarray,
     known: np.ndarray,
     depth: int,
-) -> list[Term]:
-    """Computed terms for the rows that the cases so far do not decide safely."""
+) -> tuple[list[Term], list[pl.Series]]:
+    """Computed terms for the rows that the cases so far do not decide safely, and their values in all rows."""
     left = np.ones(len(y), bool)
     for case in cases:
         p, e, n, right = case.predicate, case.term, case.n, case.hits
@@ -126,32 +127,27 @@ def _further(
             left &= ~(truth[:, p] & known[:, e])
     rows = np.flatnonzero(left)
     if len(rows) < 2:
-        return []
+        return [], []
     sub, values = m.take(rows), column[rows]
     inner = tests.at(rows)
+    firsts = Counter(v[0] for v in values.to_list() if v)
     more: list[Term] = []
-    for search in _SEARCHES:
-        more += search(sub, values, inner, depth)
-        if _whole(sub, values, more):
+    given: list[pl.Series] = []
+    for search, begins, share in _SEARCHES:
+        if begins and sum(firsts[c] for c in begins) <= share * len(values):
+            continue
+        found = search(sub, values, inner, depth)
+        told = m.compute(found) if found else []
+        more += found
+        given += told
+        # A term that gives nearly all values ends the search.
+        if any(int((v == column)[rows].sum()) >= ENOUGH * len(rows) for v in told):
             break
-    return more
-
-
-def _whole(m: Matrix, values: pl.Series, terms: Sequence[Term]) -> bool:
-    """Whether one of the terms found so far gives nearly all values."""
-    frame = m.frame.with_columns(t.expr().alias(f"\x01{i}") for i, t in enumerate(terms))
-    right = [int((frame[f"\x01{i}"] == values).sum()) for i in range(len(terms))]
-    return max(right, default=0) >= ENOUGH * len(values)
-
-
-def _share(values: pl.Series, first: str) -> float:
-    """Share of values whose JSON text begins with one of some characters."""
-    return int(values.str.slice(0, 1).is_in(list(first)).sum()) / len(values)
+    return more, given
 
 
 def _number(m: Matrix, values: pl.Series, _: Tests, __: int) -> list[Term]:
-    numbers = values.cast(pl.Float64, strict=False)
-    return linear_terms(m, numbers.fill_null(float("nan")).to_numpy()) if _share(values, "-0123456789") > 0.5 else []
+    return linear_terms(m, values.cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy())
 
 
 def _function(m: Matrix, values: pl.Series, _: Tests, __: int) -> list[Term]:
@@ -159,20 +155,19 @@ def _function(m: Matrix, values: pl.Series, _: Tests, __: int) -> list[Term]:
 
 
 def _object(m: Matrix, values: pl.Series, tests: Tests, depth: int) -> list[Term]:
-    if depth >= DEEPEST or _share(values, "{") <= MOSTLY:
+    if depth >= DEEPEST:
         return []
-    split = members(values)
-    docs = split["doc"].n_unique()
-    if split.height == docs and split["key"].n_unique() > 1:
-        return _single(m, values, split, tests, depth)
-    keys = split.group_by("key", maintain_order=True).len().filter(pl.col("len") == docs)["key"].sort()
-    if len(keys) == 0 or len(keys) > 40 or split["key"].n_unique() > len(keys):
+    texts = values.to_list()
+    docs = opened(texts)
+    keys = {k for d in docs.values() for k in d}
+    if len(keys) > 1 and all(len(d) == 1 for d in docs.values()):
+        return _single(m, [docs.get(t) for t in texts], tests, depth)
+    if not 0 < len(keys) <= MOST_KEYS or any(len(d) < len(keys) for d in docs.values()):
         return []
-    wide = split.pivot(on="key", index="doc", values="value", maintain_order=True)
-    rows = pl.DataFrame({"doc": values}).join(wide, on="doc", how="left", maintain_order="left")
     items = []
-    for key in keys:
-        term = explain(m, rows[key], tests, label=key, depth=depth + 1)
+    for key in sorted(keys):
+        column = [docs[t][key] if t in docs else None for t in texts]
+        term = explain(m, pl.Series(column, dtype=pl.String), tests, label=key, depth=depth + 1)
         if term is None:
             return []
         items.append((dump(key), term))
@@ -181,7 +176,7 @@ def _object(m: Matrix, values: pl.Series, tests: Tests, depth: int) -> list[Term
 
 def _spelled(m: Matrix, values: pl.Series, tests: Tests, depth: int) -> list[Term]:
     """Texts with slots, when most of them have the same constant words."""
-    if depth >= DEEPEST or _share(values, '"') <= MOSTLY:
+    if depth >= DEEPEST:
         return []
     cut = [_cut(m, v, i) for i, v in enumerate(values)]
     skeletons = [c[0] for c in cut]
@@ -209,53 +204,59 @@ def _cut(m: Matrix, value: str | None, row: int) -> tuple[str, list[str]]:
 
 def _single(
     m: Matrix,
-    values: pl.Series,
-    split: pl.DataFrame,
+    docs: Sequence[Mapping[str, str] | None],
     tests: Tests,
     depth: int,
 ) -> list[Term]:
-    rows = pl.DataFrame({"doc": values}).join(split, on="doc", how="left", maintain_order="left")
-    key = explain(m, rows.select(pl.format('"{}"', "key")).to_series(), tests, depth=depth + 1)
-    value = explain(m, rows["value"], tests, depth=depth + 1)
+    pairs = [next(iter(d.items())) if d else (None, None) for d in docs]
+    keys, values = [None if k is None else f'"{k}"' for k, _ in pairs], [v for _, v in pairs]
+    key = explain(m, pl.Series(keys, dtype=pl.String), tests, depth=depth + 1)
+    value = explain(m, pl.Series(values, dtype=pl.String), tests, depth=depth + 1)
     return [] if key is None or value is None else [Single(key, value)]
 
 
-def _grows(m: Matrix, j: int, known: np.ndarray, values: pl.Series) -> bool:
+def _grows(m: Matrix, j: int, known: np.ndarray, values: Sequence[str | None]) -> bool:
     """Whether one of a few rows holds the operand with more behind it."""
     few = known[np.linspace(0, len(known) - 1, min(PROBES, len(known))).astype(int)]
-    pairs = [(m.values["value"][int(m.codes[i, j])], values[int(i)]) for i in few]
+    pairs = [(m.texts[int(m.codes[i, j])], values[int(i)]) for i in few]
     return any(b is not None and a != b and b.startswith(a[:-1]) for a, b in pairs)
+
+
+def _rest(base: str | None, value: str | None) -> str | None:
+    """What an array has behind the elements of another, as an array; None where it does not begin so or has no more."""
+    if base is None or value is None or base == value or base[0] != "[" or value[0] != "[":
+        return None
+    stem, inside = base[1:-1], value[1:-1]
+    if stem and not inside.startswith(f"{stem},"):
+        return None
+    return f"[{inside[len(stem) + 1 :] if stem else inside}]"
+
+
+def _only(array: str | None) -> str | None:
+    """The element of an array of one."""
+    items: Sequence[Any] = load(array) if array is not None else ()
+    return dump(items[0]) if len(items) == 1 else None
 
 
 def _appended(m: Matrix, values: pl.Series, tests: Tests, depth: int) -> list[Term]:
     """Arrays that are an operand with one element more."""
-    if depth >= DEEPEST or _share(values, "[") <= MOSTLY:
+    if depth >= DEEPEST:
         return []
-    inside = values.str.slice(1, None).str.strip_suffix("]")
+    texts = values.to_list()
     out: list[Term] = []
-    for j, name in enumerate(m.names):
-        if (m.codes[:, j] < 0).mean() > 0.5:
+    there = m.codes >= 0
+    for j in np.flatnonzero(there.mean(0) >= 0.5):
+        known, name = np.flatnonzero(there[:, j]), m.names[j]
+        if m.texts[int(m.codes[known[0], j])][0] != "[" or not _grows(m, int(j), known, texts):
             continue
-        known = np.flatnonzero(m.codes[:, j] >= 0)
-        if m.values["value"][int(m.codes[known[0], j])][0] != "[" or not _grows(m, j, known, values):
+        base = [m.texts[c] if c >= 0 else None for c in m.codes[:, j].tolist()]
+        rests = [_rest(b, v) for b, v in zip(base, texts, strict=True)]
+        if len(texts) - rests.count(None) < max(2, 0.3 * len(texts)):
             continue
-        base = m.column(name)
-        stem = base.str.strip_prefix("[").str.strip_suffix("]")
-        begins = pl.DataFrame({"a": inside, "b": stem}).select(pl.col("a").str.starts_with(pl.col("b"))).to_series()
-        usable = base.str.starts_with("[") & (base != values) & begins
-        usable = usable.fill_null(value=False)
-        if usable.sum() < max(2, 0.3 * len(values)):
+        tail = [_only(r) for r in rests]
+        if tail.count(None) > 0.7 * len(tail):
             continue
-        tails = pl.DataFrame({"a": inside, "b": stem}).select(
-            pl.col("a").str.slice(pl.col("b").str.len_chars()).str.strip_prefix(",")
-        ).to_series()  # fmt: skip
-        docs = pl.select(pl.when(usable).then(pl.format("[{}]", tails))).to_series()
-        found = elements(docs)
-        single = found.filter(pl.len().over("doc") == 1).select("doc", element="value")
-        tail = pl.DataFrame({"doc": docs}).join(single, on="doc", how="left", maintain_order="left")["element"]
-        if tail.null_count() > 0.7 * len(tail):
-            continue
-        term = explain(m, tail, tests, depth=depth + 1)
+        term = explain(m, pl.Series(tail, dtype=pl.String), tests, depth=depth + 1)
         if term is not None:
             out.append(Appended(name, term))
         if len(out) == 3:
@@ -263,5 +264,11 @@ def _appended(m: Matrix, values: pl.Series, tests: Tests, depth: int) -> list[Te
     return out
 
 
-_SEARCHES = (_number, _function, _spelled, _object, _appended)
-"""Ways of computing a value, in the order in which they are tried."""
+_SEARCHES = (
+    (_number, "-0123456789", 0.5),
+    (_function, "", 0.0),
+    (_spelled, '"', MOSTLY),
+    (_object, "{", MOSTLY),
+    (_appended, "[", MOSTLY),
+)
+"""Ways of computing a value, in the order in which they are tried, each on columns of which more than a share begins so."""

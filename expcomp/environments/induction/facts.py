@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from expcomp.environments.flatten import elements, members, nodes
+from expcomp.environments.flatten import members, nodes
+from expcomp.environments.flatten import objects as inner_objects
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["FACTS", "entity_classes", "objects", "observed", "requests", "writers"]
+__all__ = ["FACTS", "entity_classes", "objects", "observed", "own_fields", "requests", "writers"]
 
 FACTS = pl.Schema(
     {
@@ -30,6 +31,7 @@ FACTS = pl.Schema(
     }
 )
 _ROW = ("t", "episode_id", "group", "turn")
+LEVELS = 4
 _LABEL = r"([A-Za-z][A-Za-z_ ]{0,30}): *(-?\d+(?:\.\d+)?)"
 
 
@@ -89,43 +91,60 @@ def writers(rows: pl.DataFrame, asked: pl.DataFrame, facts: pl.DataFrame) -> lis
 
 def requests(args: pl.DataFrame, classes: Sequence[str]) -> pl.DataFrame:
     """Entities that calls name: `t`, `via` (argument), `cls`, `key`."""
-    return args.filter(pl.col("key").is_in(classes), pl.col("value").str.contains(r'^("|-?\d)')).select(
-        "t", via=pl.lit("arg.") + pl.col("key"), cls=pl.col("key"), key=pl.col("value")
-    )
+    named = args.lazy().filter(pl.col("key").is_in(classes), pl.col("value").str.contains(r'^("|-?\d)'))
+    return named.select("t", via=pl.lit("arg.") + pl.col("key"), cls=pl.col("key"), key=pl.col("value")).collect()
 
 
-def observed(rows: pl.DataFrame, asked: pl.DataFrame, classes: Sequence[str]) -> pl.DataFrame:
+def own_fields(rows: pl.DataFrame, asked: pl.DataFrame) -> pl.DataFrame:
+    """`cls`, `field`: fields that answers to calls that name an entity show."""
+    real = rows.filter(~pl.col("counterfactual") & ~pl.col("failed"))
+    told = real.lazy().join(asked.lazy(), on="t", how="inner", maintain_order="left")
+    shown = _fields(real, "answer").lazy().select("t", "field")
+    pairs = told.join(shown, on="t", how="inner", maintain_order="left").select("cls", "field")
+    return pairs.unique(maintain_order=True).sort("cls", "field").collect()
+
+
+def observed(rows: pl.DataFrame, asked: pl.DataFrame, classes: Sequence[str], own: pl.DataFrame) -> pl.DataFrame:
     """Facts of all answers and of the snapshots at first turns, with the schema FACTS, in order of time.
 
     Args:
         rows: Prepared transitions; counterfactual ones tell nothing.
         asked: `requests` of the rows.
         classes: Entity classes.
+        own: `own_fields` of what is learned from: a few turns do not tell them.
     """
     real = rows.filter(~pl.col("counterfactual") & ~pl.col("failed"))
     top = _fields(real, "answer")
-    own = real.join(asked, on="t", how="inner", maintain_order="left")
-    by_argument = own.join(top, on="t", how="inner", maintain_order="left", suffix="_f").select(
-        *_ROW, "cls", "key", "field", "value"
+    by_argument = (
+        real.lazy()
+        .join(asked.lazy(), on="t", how="inner", maintain_order="left")
+        .join(top.lazy(), on="t", how="inner", maintain_order="left", suffix="_f")
+        .select(*_ROW, "cls", "key", "field", "value")
+        .collect()
     )
-    inner = pl.concat([_objects(real, "answer", turn=0), _objects(_snapshots(rows), "before", turn=-1)])
-    ids = inner.filter(pl.col("field").is_in(classes), pl.col("value").str.contains(r'^("|-?\d)')).select(
-        "t", "object", cls="field", key="value"
-    )
-    by_field = ids.join(inner, on=["t", "object"], how="inner", maintain_order="left").select(
-        *_ROW, "cls", "key", "field", "value"
+    told = _snapshots(rows)
+    inner = _objects(real, "answer", turn=0)
+    inner = pl.concat([inner, _objects(told, "before", turn=-1)]) if told.height else inner
+    ids = (
+        inner.lazy()
+        .filter(pl.col("field").is_in(classes), pl.col("value").str.contains(r'^("|-?\d)'))
+        .select("t", "object", cls="field", key="value")
     )
     # An id inside an object may be that of another entity: only fields that the entity shows of itself are told by it.
-    own_fields = by_argument.select("cls", "field").unique(maintain_order=True)
-    by_field = by_field.join(own_fields, on=["cls", "field"], how="semi", maintain_order="left")
-    labels = _labels(real, top)
-    start = nodes(_snapshots(rows)["before"], depth=2, width=12).filter(~pl.col("kind").is_in(["dict", "list"]))
-    given = _snapshots(rows).join(start, left_on="before", right_on="doc", how="inner", maintain_order="left").select(
-        *_ROW[:3], turn=pl.col("turn") - 1, cls=pl.lit(""), key=pl.lit(""),
-        field=pl.col("path").str.split(".").list.last(), value="value",
-    )  # fmt: skip
-    found = pl.concat([by_field, by_argument, labels, given]).select(FACTS.names())
-    return found.sort("turn", maintain_order=True)
+    by_field = (
+        ids.join(inner.lazy(), on=["t", "object"], how="inner", maintain_order="left")
+        .select(*_ROW, "cls", "key", "field", "value")
+        .join(own.lazy(), on=["cls", "field"], how="semi", maintain_order="left")
+    )
+    parts = [by_field, by_argument.lazy(), _labels(real, top)]
+    if told.height:
+        start = nodes(told["before"], depth=2, width=12).lazy().filter(~pl.col("kind").is_in(["dict", "list"]))
+        given = told.lazy().join(start, left_on="before", right_on="doc", how="inner", maintain_order="left").select(
+            *_ROW[:3], turn=pl.col("turn") - 1, cls=pl.lit(""), key=pl.lit(""),
+            field=pl.col("path").str.split(".").list.last(), value="value",
+        )  # fmt: skip
+        parts.append(given)
+    return pl.concat([p.select(FACTS.names()) for p in parts]).sort("turn", maintain_order=True).collect()
 
 
 def objects(rows: pl.DataFrame) -> pl.DataFrame:
@@ -134,39 +153,39 @@ def objects(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _snapshots(rows: pl.DataFrame) -> pl.DataFrame:
-    first = rows.filter(~pl.col("counterfactual")).with_columns(n=pl.col("before").count().over("episode_id"))
-    return first.filter(pl.col("before").is_not_null(), pl.col("n") == 1).drop("n")
+    if rows["before"].null_count() == rows.height:
+        return rows.clear()
+    first = rows.lazy().filter(~pl.col("counterfactual")).with_columns(n=pl.col("before").count().over("episode_id"))
+    return first.filter(pl.col("before").is_not_null(), pl.col("n") == 1).drop("n").collect()
 
 
 def _fields(rows: pl.DataFrame, column: str) -> pl.DataFrame:
     split = members(rows[column]).rename({"doc": column, "key": "field"})
-    return rows.select(*_ROW, column).join(split, on=column, how="inner", maintain_order="left").drop(column)
+    found = rows.lazy().select(*_ROW, column).join(split.lazy(), on=column, how="inner", maintain_order="left")
+    return found.drop(column).collect()
 
 
 def _objects(rows: pl.DataFrame, column: str, *, turn: int) -> pl.DataFrame:
-    """Fields of every object inside documents, three levels deep: row columns, `object` (number inside the document)."""
-    level = rows.select(*_ROW, object=pl.col(column))
-    found = []
-    for _ in range(4):
-        split = members(level["object"]).rename({"doc": "object", "key": "field"})
-        found.append(level.join(split, on="object", how="inner", maintain_order="left"))
-        inner = elements(level["object"]).rename({"doc": "object"})
-        below = pl.concat(
-            [
-                found[-1].select(*_ROW, object="value"),
-                level.join(inner, on="object", how="inner", maintain_order="left").select(*_ROW, object="value"),
-            ]
-        )
-        level = below.filter(pl.col("object").str.contains(r"^[\[{]"))
-    return pl.concat(found).with_columns(turn=pl.col("turn") + turn)
+    """Fields of every object inside documents, three levels deep: row columns, `object` (its text)."""
+    split = inner_objects(rows[column], depth=LEVELS).lazy()
+    found = (
+        rows.lazy()
+        .select(*_ROW, doc=column)
+        .join(split, on="doc", how="inner", maintain_order="left")
+        .sort("level", maintain_order=True)
+    )
+    return found.select(*_ROW[:3], pl.col("turn") + turn, "object", field="key", value="value").collect()
 
 
-def _labels(rows: pl.DataFrame, top: pl.DataFrame) -> pl.DataFrame:
-    scalars = top.filter(~pl.col("value").str.contains(r"^[\[{]")).select(
-        *_ROW, cls=pl.lit(""), key=pl.lit(""), field="field", value="value"
+def _labels(rows: pl.DataFrame, top: pl.DataFrame) -> pl.LazyFrame:
+    scalars = (
+        top.lazy()
+        .filter(~pl.col("value").str.contains(r"^[\[{]"))
+        .select(*_ROW, cls=pl.lit(""), key=pl.lit(""), field="field", value="value")
     )
     texts = (
-        rows.filter(~pl.col("is_json"))
+        rows.lazy()
+        .filter(~pl.col("is_json"))
         .select(*_ROW, found=pl.col("observation").str.extract_all(_LABEL))
         .explode("found")
         .drop_nulls("found")

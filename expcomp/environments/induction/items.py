@@ -25,6 +25,20 @@ __all__ = ["Items", "Mapping", "fit_mapping", "items", "mapped", "records"]
 
 _SCALAR = r'^("|-?\d|true|false)'
 _ID = ("t", "arg", "index")
+_TOLD = {
+    "t": pl.UInt32,
+    "arg": pl.String,
+    "index": pl.Int32,
+    "action_type": pl.String,
+    "field": pl.String,
+    "value": pl.String,
+}
+_RECORD = {
+    "episode_id": pl.String,
+    "group": pl.String,
+    "turn": pl.Int32,
+    **dict.fromkeys(("fields", "ident", "field", "value"), pl.String),
+}
 NEAR = r"^(arg\.[^\[]*$|seen\[arg\.[^\[]*$)"
 
 
@@ -47,6 +61,8 @@ class Mapping:
 def _told_by(args: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Elements of array arguments: `t`, `action_type`, `arg`, `index`, `field`, `value`; only fields that all elements have."""
     inside = elements(args["value"]).rename({"doc": "value", "value": "item"})
+    if inside.is_empty():
+        return pl.DataFrame(schema=_TOLD)
     fields = members(inside["item"]).rename({"doc": "item", "key": "field"})
     found = (
         args.rename({"key": "arg"})
@@ -75,6 +91,8 @@ def records(rows: pl.DataFrame, args: pl.DataFrame, objects: pl.DataFrame) -> tu
         `fields`, `ident`, `field`, `value`). A field that a record lacks is taken from the arguments of the call that showed it.
     """
     told = _told_by(args, rows)
+    if told.is_empty():
+        return told.with_columns(fields=pl.lit(""), ident=pl.lit("")), pl.DataFrame(schema=_RECORD)
     sets = told.group_by(*_ID, maintain_order=True).agg(
         fields=pl.col("field").sort().str.join(","),
         ident=pl.format("{}={}", "field", "value").sort_by("field").str.join(","),
@@ -116,6 +134,8 @@ def items(told: pl.DataFrame, found: pl.DataFrame, rows: pl.DataFrame, long: pl.
         args: Arguments.
     """
     keys = told.select(*_ID, "fields", "ident").unique(maintain_order=True)
+    if keys.is_empty():
+        return Items(keys, pl.DataFrame(schema={**{c: _TOLD[c] for c in _ID}, "name": pl.String, "value": pl.String}))
     base = told.select(*_ID, name=pl.lit("item.") + pl.col("field"), value="value")
     by = ["episode_id", "fields", "ident", "field"]
     known = found.select(by).unique(maintain_order=True)
@@ -163,6 +183,8 @@ def view_items(part: Items, rows: pl.DataFrame, views: pl.DataFrame, args: pl.Da
         views: `group`, `fields`, `ident`, `field`, `value` of the families that may be used.
         args: Arguments.
     """
+    if part.keys.is_empty():
+        return part.long
     own = part.keys.join(rows.select("t", own="group"), on="t", how="inner", maintain_order="left")
     found = (
         own.join(views, on=["fields", "ident"], how="inner", maintain_order="left")

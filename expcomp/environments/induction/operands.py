@@ -1,7 +1,7 @@
 """Operands: everything a rule may read before a call, as named values. Long form: `t`, `name`, `value` (canonical JSON).
 
 `arg.x`                      argument, and the members of an object argument
-`state.a.b`                  node of the given state
+`state`, `state.a.b`         the given state, and a node of it
 `state.a[arg.x]`             entry of a map
 `state.a[].f[arg.x]`         element of an array of objects with this value of a field; `state.a[][arg.x]` of an array of scalars
 `state.a.*[arg.x]`           key of a map whose value the argument is
@@ -33,9 +33,8 @@ _COLUMNS = ("t", "name", "value")
 def arguments(rows: pl.DataFrame) -> pl.DataFrame:
     """Arguments of every call: `t`, `key`, `value`."""
     split = members(rows["args"]).rename({"doc": "args"})
-    return (
-        rows.select("t", "args").join(split, on="args", how="inner", maintain_order="left").select("t", "key", "value")
-    )
+    rows_ = rows.lazy().select("t", "args").join(split.lazy(), on="args", how="inner", maintain_order="left")
+    return rows_.select("t", "key", "value").collect()
 
 
 def call_operands(args: pl.DataFrame) -> pl.DataFrame:
@@ -63,6 +62,7 @@ def state_operands(rows: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     if found.is_empty():
         return pl.DataFrame(schema=STATE)
     of_row = rows.select("t", doc="before").drop_nulls()
+    root = of_row.select("t", name=pl.lit("state"), value="doc", where=pl.lit(""))
     plain = _named(of_row, found)
     located = _located(of_row, found)
     opened = found.filter(pl.col("kind").is_in(["dict", "list"])).select("doc", "path", "where", "value")
@@ -83,7 +83,7 @@ def state_operands(rows: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         value="inner",
         where=pl.concat_str("where", "key", separator=SEPARATOR),
     )
-    return pl.concat([plain, _named(of_row, located), hit, deep]).unique(
+    return pl.concat([root, plain, _named(of_row, located), hit, deep]).unique(
         ["t", "name"], keep="first", maintain_order=True
     )
 
@@ -201,8 +201,12 @@ def fact_operands(rows: pl.DataFrame, asked: pl.DataFrame, facts: pl.DataFrame, 
     further = links.select("t", via=pl.format("seen[{}].{}", "via", "field"), cls="field", key="value")
     second = _latest(rows, further, facts)
     seen = pl.concat([first, second]).select("t", name=pl.format("seen[{}].{}", "via", "field"), value="value")
-    everywhere = rows.join(
-        facts.filter(pl.col("cls") == "").select("episode_id", "field").unique(maintain_order=True),
+    everywhere = rows.lazy().join(
+        # A label named as a class would stand where the entities of that class do.
+        facts.lazy()
+        .filter(pl.col("cls") == "", ~pl.col("field").is_in(classes))
+        .select("episode_id", "field")
+        .unique(maintain_order=True),
         on="episode_id", how="inner", maintain_order="left",
     ).select("t", via=pl.lit("last"), cls=pl.lit(""), key=pl.lit(""), field="field")  # fmt: skip
     last = _asof(rows, everywhere, facts).select("t", name=pl.lit("last.") + pl.col("field"), value="value")
@@ -210,21 +214,23 @@ def fact_operands(rows: pl.DataFrame, asked: pl.DataFrame, facts: pl.DataFrame, 
 
 
 def _latest(rows: pl.DataFrame, asked: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
-    known = facts.filter(pl.col("cls") != "").select("episode_id", "cls", "key", "field").unique(maintain_order=True)
-    wanted = asked.join(rows.select("t", "episode_id"), on="t", how="inner", maintain_order="left").join(
-        known, on=["episode_id", "cls", "key"], how="inner", maintain_order="left"
+    by = ["episode_id", "cls", "key"]
+    known = facts.lazy().filter(pl.col("cls") != "").select(*by, "field").unique(maintain_order=True)
+    wanted = (
+        asked.lazy()
+        .join(rows.lazy().select("t", "episode_id"), on="t", how="inner", maintain_order="left")
+        .join(known, on=by, how="inner", maintain_order="left")
     )
     return _asof(rows, wanted.drop("episode_id"), facts)
 
 
-def _asof(rows: pl.DataFrame, wanted: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
+def _asof(rows: pl.DataFrame, wanted: pl.LazyFrame, facts: pl.DataFrame) -> pl.DataFrame:
     """Latest fact before the turn for each wanted (t, via, cls, key, field)."""
     by = ["episode_id", "cls", "key", "field"]
-    left = wanted.join(rows.select("t", "episode_id", "turn"), on="t", how="inner", maintain_order="left").sort(
-        "turn", maintain_order=True
-    )
-    right = facts.select(*by, "turn", "value").sort("turn", maintain_order=True)
+    placed = rows.lazy().select("t", "episode_id", "turn")
+    left = wanted.join(placed, on="t", how="inner", maintain_order="left").sort("turn", maintain_order=True)
+    right = facts.lazy().select(*by, "turn", "value").sort("turn", maintain_order=True)
     found = left.join_asof(
         right, on="turn", by=by, strategy="backward", allow_exact_matches=False, check_sortedness=False
     )
-    return found.drop_nulls("value").sort("t", maintain_order=True)
+    return found.drop_nulls("value").sort("t", maintain_order=True).collect()

@@ -40,13 +40,19 @@ def package_tables(
         aligned.select("transition_id", "action_event_ids", "observation_event_ids"),
         on="transition_id", how="left", maintain_order="left",
     )  # fmt: skip
-    tables = {k: v for k, v in found.tables.items() if k != "cited"} | {
+    cited = pl.concat(
+        [
+            found.tables["cited"].select(owner_kind=pl.lit("rule"), owner_id="rule_id", t="t"),
+            found.tables["carried"].with_columns(pl.col("t").cast(found.tables["cited"].schema["t"])),
+        ]
+    )
+    tables = {k: v for k, v in found.tables.items() if k not in ("cited", "carried")} | {
         "sources": recorded.sources,
         "episodes": recorded.episodes,
         "events": recorded.events,
         "transitions": aligned,
         "evidence": _evidence(learned),
-        "refs": _refs(found.tables["cited"], learned, recorded.episodes),
+        "refs": _refs(cited, learned, recorded.episodes),
     }
     tables["unresolved"] = _told(tables["unresolved"], left)
     return complete(tables), found
@@ -69,7 +75,7 @@ def _evidence(learned: pl.DataFrame) -> pl.DataFrame:
 
 
 def _refs(cited: pl.DataFrame, learned: pl.DataFrame, episodes: pl.DataFrame) -> pl.DataFrame:
-    """For every rule the answers of the transitions it explains."""
+    """For every rule the answers of the transitions it explains, for invariants and notes those that show them."""
     return (
         cited.join(
             learned.select("t", "episode_id", "observation_event_ids"), on="t", how="inner", maintain_order="left"
@@ -77,8 +83,8 @@ def _refs(cited: pl.DataFrame, learned: pl.DataFrame, episodes: pl.DataFrame) ->
         .explode("observation_event_ids")
         .join(episodes.select("episode_id", "source_id"), on="episode_id", how="left", maintain_order="left")
         .select(
-            owner_kind=pl.lit("rule"),
-            owner_id="rule_id",
+            owner_kind="owner_kind",
+            owner_id="owner_id",
             role=pl.lit("support"),
             source_id="source_id",
             episode_id="episode_id",

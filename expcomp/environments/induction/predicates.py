@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,7 +56,7 @@ def comparisons(m: Matrix, terms: Sequence[Linear], tests: Tests) -> Tests:
     names, x, costs = [m.names[j] for j in usable], m.nums[:, usable], m.costs[usable]
     with np.errstate(invalid="ignore", over="ignore"):
         for term in terms:
-            number = m.frame.select(term.number()).to_series().fill_null(float("nan")).to_numpy()
+            number = m.select({"n": term.number()}, set(term.reads()))[0].fill_null(float("nan")).to_numpy()
             own = set(term.reads())
             skip = [j for j, n in enumerate(names) if n in own]
             _compared(pool, term, number, x, names, 0.6 + 0.5 * costs, skip=skip)
@@ -84,12 +85,11 @@ class _Pool:
         """Several at once: `truth` has a column for each plan."""
         if not plans:
             return
-        packed = np.packbits(truth, axis=0).T
-        some = np.asarray(truth.any(0))
-        for (cost, kind, left, right), bits, alive in zip(plans, packed, some, strict=True):
-            if not alive:
-                continue
-            key = bits.tobytes()
+        packed = np.packbits(truth, axis=0)
+        width, bits = len(packed), packed.T.tobytes()
+        for place in np.flatnonzero(truth.any(0)).tolist():
+            key = bits[place * width : (place + 1) * width]
+            cost, kind, left, right = plans[place]
             held = self.best.get(key)
             if held is None or cost < held[0]:
                 self.best[key] = (cost, Predicate(kind, left, right))
@@ -108,22 +108,23 @@ def _presence(m: Matrix, pool: _Pool) -> None:
 
 
 def _values(m: Matrix, pool: _Pool) -> None:
-    texts = m.values["value"]
+    texts, columns = m.texts, m.codes.T.tolist()
     for j, name in enumerate(m.names):
         if name.startswith("kb["):
             continue  # what other families saw says nothing of the state
-        codes, counts = np.unique(m.codes[:, j], return_counts=True)
-        keep = (codes >= 0) & (counts >= MIN_ROWS)
-        if keep.sum() == 0 or keep.sum() > 4 * MAX_VALUES:
+        counts = Counter(columns[j])
+        often = sorted((-n, c) for c, n in counts.items() if c >= 0 and n >= MIN_ROWS)
+        if not 0 < len(often) <= 4 * MAX_VALUES:
             continue
-        order = np.argsort(-counts[keep], kind="stable")[:MAX_VALUES]
-        for code in codes[keep][order]:
-            value = texts[int(code)]
-            if len(value) > 60 or (value[0] in "[{" and len(value) > 2):
-                continue
-            truth = m.codes[:, j] == code
-            pool.add(0.5 + m.costs[j], "is", name, value, truth)
-            pool.add(0.6 + m.costs[j], "differs", name, value, (m.codes[:, j] >= 0) & ~truth)
+        short = [c for _, c in often[:MAX_VALUES] if _brief(texts[c])]
+        truth = m.codes[:, [j]] == np.array(short, int)
+        values = [texts[c] for c in short]
+        pool.block([(0.5 + m.costs[j], "is", name, v) for v in values], truth)
+        pool.block([(0.6 + m.costs[j], "differs", name, v) for v in values], (m.codes[:, [j]] >= 0) & ~truth)
+
+
+def _brief(value: str) -> bool:
+    return len(value) <= 60 and (value[0] not in "[{" or len(value) <= 2)
 
 
 def _pairs(m: Matrix, pool: _Pool) -> None:
@@ -142,7 +143,7 @@ def _pairs(m: Matrix, pool: _Pool) -> None:
 
 def _short(m: Matrix, j: int) -> bool:
     there = np.flatnonzero(m.codes[:, j] >= 0)
-    return len(there) > 0 and m.values["value"][int(m.codes[there[0], j])][0] not in "[{"
+    return len(there) > 0 and m.texts[int(m.codes[there[0], j])][0] not in "[{"
 
 
 def _numbers(m: Matrix, pool: _Pool) -> None:

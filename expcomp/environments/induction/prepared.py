@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Prepared", "operands", "remembered", "wide"]
 
 
-@dataclass(slots=True)
+@dataclass
 class Prepared:
-    """Transitions and all that is known before each call.
+    """Transitions and all that is known before each call. What not every use needs is made when it is first asked for.
 
     Attributes:
         rows: Prepared transitions with outcome.
@@ -32,11 +33,8 @@ class Prepared:
         asked: Entities that the calls name.
         facts: What episodes have shown.
         classes: Entity classes.
-        writers: Actions that change entities.
+        own: Fields that entities show of themselves.
         places: Where operands stand in a given state.
-        ops: Changes of given states.
-        items: Elements of array arguments.
-        records: Records that elements can be joined with.
     """
 
     rows: pl.DataFrame
@@ -45,74 +43,73 @@ class Prepared:
     asked: pl.DataFrame
     facts: pl.DataFrame
     classes: list[str]
-    writers: list[str]
+    own: pl.DataFrame
     places: pl.DataFrame
-    ops: pl.DataFrame
-    items: Items
-    records: pl.DataFrame
+
+    @cached_property
+    def writers(self) -> list[str]:
+        """Actions that change entities."""
+        return seen.writers(self.rows, self.asked, self.facts)
+
+    @cached_property
+    def ops(self) -> pl.DataFrame:
+        """Changes of given states."""
+        return operations(self.rows, self.places)
+
+    @cached_property
+    def _elements(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        return records(self.rows, self.args, seen.objects(self.rows))
+
+    @cached_property
+    def items(self) -> Items:
+        """Elements of array arguments."""
+        return items(*self._elements, self.rows, self.operands, self.args)
+
+    @property
+    def records(self) -> pl.DataFrame:
+        """Records that elements can be joined with."""
+        return self._elements[1]
 
 
-def operands(transitions: pl.DataFrame, *, classes: Sequence[str] | None = None) -> Prepared:
+def operands(
+    transitions: pl.DataFrame, *, classes: Sequence[str] | None = None, own: pl.DataFrame | None = None
+) -> Prepared:
     """Prepare transitions (columns of EXPERIENCE).
 
     Args:
         transitions: One row a call.
         classes: Entity classes found before; None finds them.
+        own: Fields that entities show of themselves, found before; None finds them.
     """
     rows = outcomes(prepare(transitions))
     args = arguments(rows)
     found = list(classes) if classes is not None else seen.entity_classes(rows, args)
     asked = seen.requests(args, found)
-    facts = seen.observed(rows, asked, found)
+    fields = seen.own_fields(rows, asked) if own is None else own
+    facts = seen.observed(rows, asked, found, fields)
     state = state_operands(rows, args)
     parts = [call_operands(args), state.drop("where"), fact_operands(rows, asked, facts, found), _remembered(rows)]
     table = pl.concat(parts).unique(["t", "name"], keep="last", maintain_order=True)
     table = pl.concat([table, picked(table.filter(pl.col("name").str.starts_with("seen[")), args)])
     table = pl.concat([table, aggregates(table)]).unique(["t", "name"], keep="last", maintain_order=True)
-    told, shown = records(rows, args, seen.objects(rows))
-    return Prepared(
-        rows=rows,
-        args=args,
-        operands=table,
-        asked=asked,
-        facts=facts,
-        classes=found,
-        writers=seen.writers(rows, asked, facts),
-        places=state.select("t", "name", "where"),
-        ops=operations(rows, state),
-        items=items(told, shown, rows, table, args),
-        records=shown,
-    )
+    return Prepared(rows, args, table, asked, facts, found, fields, state.select("t", "name", "where"))
 
 
-def remembered(transitions: pl.DataFrame, *, classes: Sequence[str]) -> Prepared:
+def remembered(transitions: pl.DataFrame, *, classes: Sequence[str], own: pl.DataFrame) -> Prepared:
     """Only what memory and first views are made of: rows, facts and records; no operands."""
     rows = outcomes(prepare(transitions))
     args = arguments(rows)
     asked = seen.requests(args, classes)
     none = pl.DataFrame(schema={"t": pl.UInt32, "name": pl.String, "value": pl.String})
-    _, shown = records(rows, args, seen.objects(rows))
-    empty = rows.clear()
-    return Prepared(
-        rows=rows,
-        args=args,
-        operands=none,
-        asked=asked,
-        facts=seen.observed(rows, asked, classes),
-        classes=list(classes),
-        writers=[],
-        places=none,
-        ops=empty,
-        items=Items(empty, empty),
-        records=shown,
-    )
+    return Prepared(rows, args, none, asked, seen.observed(rows, asked, classes, own), list(classes), own, none)
 
 
 def _remembered(rows: pl.DataFrame) -> pl.DataFrame:
     """The last answer of the same call in the episode."""
-    real = rows.filter(~pl.col("counterfactual")).select("episode_id", "action_type", "args", "turn", value="answer")
+    table = rows.lazy()
+    real = table.filter(~pl.col("counterfactual")).select("episode_id", "action_type", "args", "turn", value="answer")
     by = ["episode_id", "action_type", "args"]
-    found = rows.select("t", *by, "turn").sort("turn", maintain_order=True).join_asof(
+    found = table.select("t", *by, "turn").sort("turn", maintain_order=True).join_asof(
         real.sort("turn", maintain_order=True), on="turn", by=by, strategy="backward",
         allow_exact_matches=False, check_sortedness=False,
     )  # fmt: skip
@@ -120,6 +117,7 @@ def _remembered(rows: pl.DataFrame) -> pl.DataFrame:
         found.drop_nulls("value")
         .select("t", name=pl.lit("memory.answer"), value="value")
         .sort("t", maintain_order=True)
+        .collect()
     )
 
 

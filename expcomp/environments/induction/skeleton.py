@@ -32,7 +32,14 @@ class Words(NamedTuple):
 
 def words_of(m: Matrix, row: int) -> Words:
     """Text values of the operands of a row, but of what is far-fetched."""
-    texts = m.values["value"]
+    place = int(m.at[row])
+    if place not in m.words:
+        m.words[place] = _words(m, row)
+    return m.words[place]
+
+
+def _words(m: Matrix, row: int) -> Words:
+    texts = m.texts
     own, known = set(), set()
     for j, name in enumerate(m.names):
         code = m.codes[row, j]

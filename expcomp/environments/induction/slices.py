@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from expcomp.environments.induction.answers import Answers, describe
@@ -23,6 +24,7 @@ class Slice:
 
     Attributes:
         rows: Prepared transitions.
+        t: Their row ids.
         m: Encoded operands.
         answers: Classes and fields of the answers.
         long: Operands in long form.
@@ -31,6 +33,7 @@ class Slice:
     """
 
     rows: pl.DataFrame
+    t: np.ndarray
     m: Matrix
     answers: Answers
     long: pl.DataFrame
@@ -60,7 +63,13 @@ def slices(p: Prepared, learn: pl.DataFrame) -> dict[str, Slice]:
         m = matrix(frame, names, rows["group"])
         described = describe(rows["answer"], rows["failed"], rows["is_json"], m)
         out[str(action)] = Slice(
-            rows, m, described, own, names, element.join(rows.select("t"), on="t", how="semi", maintain_order="left")
+            rows,
+            rows["t"].to_numpy(),
+            m,
+            described,
+            own,
+            names,
+            element.join(rows.select("t"), on="t", how="semi", maintain_order="left") if element.height else element,
         )
     return out
 
@@ -75,6 +84,4 @@ def extended(part: Slice, more: pl.DataFrame) -> Matrix:
     """The matrix of a slice with more operands."""
     if more.is_empty():
         return part.m
-    frame = part.m.frame.join(wide(more, part.rows), on="t", how="left", maintain_order="left")
-    names = part.names + sorted(more["name"].unique(maintain_order=True))
-    return matrix(frame, names, part.rows["group"])
+    return part.m.joined(wide(more, part.rows).select(sorted(more["name"].unique(maintain_order=True))))

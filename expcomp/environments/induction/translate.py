@@ -56,6 +56,8 @@ def reference(name: str) -> str:
     root, _, rest = name.partition(".")
     if root == "arg":
         return f"arg.{_word(rest.split('.')[0].split('[')[0])}{_steps(rest[len(re.split(r'[.[]', rest)[0]) :])}"
+    if name == "state":
+        return "world"
     if root in ("state", "last"):
         return f"world{_steps('.' + rest)}"
     raise Inexpressible(f"operand {name}")

@@ -41,13 +41,15 @@ def record_views(p: Prepared, groups: pl.Series) -> pl.DataFrame:
 
 def view_operands(p: Prepared, rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     """`kb[arg.x].f`: first view of the entity in another family, for the rows."""
-    wanted = p.asked.join(rows.select("t", own="group"), on="t", how="inner", maintain_order="left")
+    wanted = p.asked.lazy().join(rows.lazy().select("t", own="group"), on="t", how="inner", maintain_order="left")
     found = wanted.join(
-        known.select("cls", "key", "field", "value", "group"), on=["cls", "key"], how="inner", maintain_order="left"
+        known.lazy().select("cls", "key", "field", "value", "group"),
+        on=["cls", "key"],
+        how="inner",
+        maintain_order="left",
     ).filter(pl.col("own") != pl.col("group"))
-    return found.select("t", name=pl.format("kb[{}].{}", "via", "field"), value="value").unique(
-        ["t", "name"], keep="first", maintain_order=True
-    )
+    named = found.select("t", name=pl.format("kb[{}].{}", "via", "field"), value="value")
+    return named.unique(["t", "name"], keep="first", maintain_order=True).collect()
 
 
 def element_operands(p: Prepared, rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:

@@ -12,13 +12,14 @@ from expcomp.environments.induction.action import ActionModel, fit_action
 from expcomp.environments.induction.answers import shape_of
 from expcomp.environments.induction.effects import next_states
 from expcomp.environments.induction.items import fit_mapping, mapped
+from expcomp.environments.induction.nearest import counted, most_frequent, nearest
 from expcomp.environments.induction.prepared import Prepared, wide
 from expcomp.environments.induction.slices import Slice, extended, slices
 from expcomp.environments.induction.terms import Call, Const, Term
 from expcomp.environments.induction.views import element_operands, first_two, record_views, view_operands, views
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
 __all__ = ["World", "fit", "predict", "states", "widened"]
 
@@ -31,6 +32,7 @@ class World:
         actions: A model an action.
         memory: The most frequent answer of each call.
         modal: The most frequent answer of each action and outcome.
+        near: The most frequent answer by value of an argument.
         views: First views of entities.
         records: First records of elements.
     """
@@ -38,36 +40,42 @@ class World:
     actions: dict[str, ActionModel]
     memory: pl.DataFrame
     modal: pl.DataFrame
+    near: pl.DataFrame
     views: pl.DataFrame
     records: pl.DataFrame
 
 
-def fit(p: Prepared, learn: pl.DataFrame, ready: Mapping[str, Slice] | None = None, *, effects: bool = True) -> World:
+def fit(
+    p: Prepared, learn: pl.DataFrame, ready: Mapping[str, Slice] | None = None, *, only: Container[str] | None = None
+) -> World:
     """Learn from some rows of prepared transitions.
 
     Args:
         p: Prepared transitions.
         learn: Rows to learn from.
         ready: `slices` of these or more rows, which are costly to make.
-        effects: Learn what calls change in given states.
+        only: Actions that will be asked for: the others are not learned. None: all.
     """
     ready = ready if ready is not None else slices(p, learn)
-    keep = set(learn["t"])
+    keep = learn["t"].to_numpy()
     actions = {}
-    ops = p.ops.partition_by("action_type", as_dict=True, maintain_order=True) if effects else {}
+    ops = p.ops.partition_by("action_type", as_dict=True, maintain_order=True)
     for action, part in ready.items():
-        rows = np.flatnonzero(np.array([t in keep for t in part.rows["t"]]))
+        if only is not None and action not in only:
+            continue
+        rows = np.flatnonzero(np.isin(part.t, keep))
         if not len(rows):
             continue
         m, mappings = part.m, []
         if part.items.height:
             mappings = fit_mapping(part.items, part.long, part.rows[rows])
             m = extended(part, mapped(mappings, part.items, part.long))
-        model = fit_action(action, m, part.answers, rows, part.rows.select("t", "failed"), ops.get((action,)))
+        model = fit_action(action, m, part.answers, rows, part.t, ops.get((action,)))
         model.mappings = mappings
         actions[action] = model
     groups = learn["group"].unique(maintain_order=True)
-    return World(actions, *_best(_answers(learn)), views(p, groups), record_views(p, groups))
+    near = most_frequent(counted(p, learn))
+    return World(actions, *_best(_answers(learn)), near, views(p, groups), record_views(p, groups))
 
 
 def _answers(rows: pl.DataFrame) -> pl.DataFrame:
@@ -97,10 +105,11 @@ def widened(world: World, parts: Iterable[Prepared]) -> World:
         world: Learned from some families.
         parts: All families, some at a time, the ones learned from included.
     """
-    counts, entities, elements = [], [], []
+    counts, near, entities, elements = [], [], [], []
     for p in parts:
         groups = p.rows["group"].unique(maintain_order=True)
         counts.append(_answers(p.rows))
+        near.append(most_frequent(counted(p, p.rows)))
         entities.append(views(p, groups))
         elements.append(record_views(p, groups))
     total = pl.concat(counts).group_by("action_type", "args", "answer", maintain_order=True).agg(
@@ -109,6 +118,7 @@ def widened(world: World, parts: Iterable[Prepared]) -> World:
     return World(
         world.actions,
         *_best(total),
+        most_frequent(pl.concat(near)),
         first_two(pl.concat(entities), ("cls", "key", "field")),
         first_two(pl.concat(elements), ("fields", "ident", "field")),
     )
@@ -117,27 +127,38 @@ def widened(world: World, parts: Iterable[Prepared]) -> World:
 def predict(world: World, p: Prepared, rows: pl.DataFrame) -> pl.DataFrame:
     """Candidates for every row: `t`, `route`, `key` (what confidence is counted by), `answer`, `failed`, `case` (condition that chose
     the class of a rule's answer)."""
-    long = pl.concat([p.operands, view_operands(p, rows, world.views)]).join(
-        rows.select("t", "action_type"), on="t", how="inner", maintain_order="left"
-    )
+    typed = rows.lazy().select("t", "action_type")
+    long = pl.concat([p.operands.lazy(), view_operands(p, rows, world.views).lazy()]).join(
+        typed, on="t", how="inner", maintain_order="left"
+    ).collect()  # fmt: skip
     parts = dict(long.partition_by("action_type", as_dict=True, maintain_order=True).items())
     found = []
-    element = element_operands(p, rows, world.records)
+    mapping = any(m.mappings for m in world.actions.values())
+    element = element_operands(p, rows, world.records) if mapping else None
     for (action,), own in rows.partition_by("action_type", as_dict=True, maintain_order=True).items():
         model = world.actions.get(str(action))
         if model is not None:
             part = parts.get((action,), long.clear()).drop("action_type")
-            if model.mappings:
+            if model.mappings and element is not None:
                 inside = element.join(own.select("t"), on="t", how="semi", maintain_order="left")
                 part = pl.concat([part, mapped(model.mappings, inside, part)])
             found.append(_ruled(model, own, part))
     ruled = pl.concat(found) if found else None
-    memo = rows.join(world.memory, on=["action_type", "args"], how="inner", maintain_order="left").select(
-        "t", route=pl.lit("memo"), key=pl.format("{}|memo", "action_type"), answer="answer_right", failed="failed_right"
+    memo = (
+        rows.lazy()
+        .join(world.memory.lazy(), on=["action_type", "args"], how="inner", maintain_order="left")
+        .select(
+            "t",
+            route=pl.lit("memo"),
+            key=pl.format("{}|memo", "action_type"),
+            answer="answer_right",
+            failed="failed_right",
+        )
     )
-    own = (
-        p.operands.filter(pl.col("name") == "memory.answer")
-        .join(rows.select("t", "action_type"), on="t", how="inner", maintain_order="left")
+    again = (
+        p.operands.lazy()
+        .filter(pl.col("name") == "memory.answer")
+        .join(typed, on="t", how="inner", maintain_order="left")
         .select(
             "t",
             route=pl.lit("memo"),
@@ -146,18 +167,18 @@ def predict(world: World, p: Prepared, rows: pl.DataFrame) -> pl.DataFrame:
             failed=pl.lit(None, dtype=pl.Boolean),
         )
     )
-    outcome = ruled.select("t", wanted="failed") if ruled is not None else rows.select("t", wanted=pl.lit(value=False))
-    modal = (
-        rows.select("t", "action_type")
-        .join(outcome, on="t", how="left", maintain_order="left")
-        .with_columns(wanted=pl.col("wanted").fill_null(value=False))
-        .join(
-            world.modal, left_on=["action_type", "wanted"], right_on=["action_type", "failed"],
-            how="inner", maintain_order="left",
-        )
-        .select("t", route=pl.lit("retrieval"), key=pl.format("{}|modal", "action_type"), answer="answer", failed="wanted")
+    outcome = (ruled if ruled is not None else rows.select("t", failed=pl.lit(value=False))).lazy()
+    asked = typed.join(
+        outcome.select("t", wanted="failed"), on="t", how="left", maintain_order="left"
+    ).with_columns(wanted=pl.col("wanted").fill_null(value=False))  # fmt: skip
+    modal = asked.join(
+        world.modal.lazy(), left_on=["action_type", "wanted"], right_on=["action_type", "failed"],
+        how="inner", maintain_order="left",
+    ).select("t", route=pl.lit("retrieval"), key=pl.format("{}|modal", "action_type"), answer="answer", failed="wanted")  # fmt: skip
+    near = nearest(world.near, p, asked).join(typed, on="t", how="inner", maintain_order="left").select(
+        "t", route=pl.lit("retrieval"), key=pl.format("{}|near", "action_type"), answer="answer", failed="failed"
     )  # fmt: skip
-    loose = pl.concat([memo, own, modal]).with_columns(case=pl.lit(None, dtype=pl.String))
+    loose = pl.concat([memo, again, modal, near]).with_columns(case=pl.lit(None, dtype=pl.String)).collect()
     return pl.concat([*([ruled] if ruled is not None else []), loose])
 
 

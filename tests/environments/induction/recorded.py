@@ -90,15 +90,20 @@ def layout(document: Any) -> str | None:
     return "workshop" if "steps" in first and "final_state" in first else None
 
 
+def documents(path: Path) -> list[Any]:
+    """The records of a file."""
+    text = gzip.decompress(path.read_bytes()).decode()
+    return json.loads(text) if ".jsonl" not in path.name else [json.loads(line) for line in text.splitlines()]
+
+
+def paths_of(folder: Path, wanted: str) -> list[Path]:
+    """Every file of a layout; the first record tells it."""
+    return [p for p in sorted(folder.glob("*.json*.gz")) if layout(documents(p)) == wanted]
+
+
 def recorded(folder: Path, wanted: str) -> dict[str, pl.DataFrame]:
     """Transitions of every file of a layout, by file name."""
-    found = {}
-    for path in sorted(folder.glob("*.json*.gz")):
-        text = gzip.decompress(path.read_bytes()).decode()
-        document = json.loads(text) if ".jsonl" not in path.name else [json.loads(line) for line in text.splitlines()]
-        if layout(document) == wanted:
-            found[path.name] = pl.DataFrame(
-                list(LAYOUTS[wanted](document)),
-                schema=dict(EXPERIENCE),
-            )
-    return found
+    return {
+        path.name: pl.DataFrame(list(LAYOUTS[wanted](documents(path))), schema=dict(EXPERIENCE))
+        for path in paths_of(folder, wanted)
+    }

@@ -47,7 +47,7 @@ def test_arithmetic_is_found(make, words: str) -> None:
     m = table(**{"arg.a": [str(a) for a, _ in pairs], "arg.b": [str(b) for _, b in pairs]})
     found = explain(m, pl.Series([dump(make(a, b)) for a, b in pairs]), predicates(m))
     assert found is not None
-    assert m.frame.with_columns(x=found.expr())["x"].to_list() == [dump(make(a, b)) for a, b in pairs]
+    assert m.compute([found])[0].to_list() == [dump(make(a, b)) for a, b in pairs]
     assert expression(found).strip("()") == words.strip("()")
 
 
@@ -71,7 +71,7 @@ def test_the_boundary_is_told_only_by_an_equal_pair(equal: bool, op: str | None)
     hits = np.column_stack([good, ~good])
     cases = decide(tests.truth, tests.cost, hits, np.ones_like(hits), [0.0, 0.0], m.groups)
     first = tests.predicates[cases[0].predicate]
-    gap = m.frame.select(first.gap().min()).item()
+    gap = m.select({"gap": first.gap()}, first.reads())[0].min()
     assert (gap == 0) is equal
     if op:
         assert condition(first)[1] in (op, "gt")
