@@ -98,6 +98,12 @@ def build(
             print(f"redacted: {n} by {rule}")
         if report["copies_left_out"]:
             print(f"left out: {report['copies_left_out']:,} episodes of copies of a source")
+        learned = report["learned"]
+        if learned["rules_from"] < learned["transitions"]:
+            print(
+                f"rules and their counts come from {learned['rules_from']:,} of {learned['transitions']:,} transitions (whole families, "
+                "by hash); what is remembered comes from all"
+            )
         _tell(report["evaluation"])
         for rule in report["demoted"]:
             print(f"made tentative: {rule}")

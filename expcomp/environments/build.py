@@ -159,6 +159,7 @@ def build_environment(
     evaluation = evaluated(answered.steps, gate=gate, trained=trained)
     report = _report(judged, evaluation, threshold=threshold) | {
         "holdout": {"share": holdout, "seed": seed, "by": "family", "leaky": False},
+        "learned": {"transitions": learned.n_given, "rules_from": learned.n_learned},
         "redactions": recorded.redactions,
         "copies_left_out": recorded.copies,
         "not_replayed": {"transitions": left, "families_not_drawn": drawn},

@@ -99,6 +99,11 @@ def test_a_ledger_is_learned_and_validated(built: EnvironmentBuild) -> None:
     assert sorted(supported["action_type"]) == ["balance", "deposit", "withdraw", "withdraw"]
 
 
+def test_the_report_says_how_much_rules_were_learned_from(built: EnvironmentBuild) -> None:
+    n = built.package["transitions"].height
+    assert built.report["learned"] == {"transitions": n, "rules_from": n}
+
+
 def test_nothing_held_out_is_in_the_package(built: EnvironmentBuild) -> None:
     held = set(built.assessment.cases["trajectory_group"])
     assert held
