@@ -11,7 +11,7 @@ from expcomp.evidence.redaction_rules import PATH_RULES, PII_RULES, SECRET_RULES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["RedactionRule", "count_tokens", "redact", "residual", "rules"]
+__all__ = ["Hits", "RedactionRule", "count_tokens", "redact", "redact_rows", "residual", "rules"]
 
 TOKEN = r"<(?:secret|path|pii):[a-z0-9_]+>"  # noqa: S105  the shape of our own tokens
 
@@ -24,6 +24,14 @@ class _Patch(NamedTuple):
 
     rows: pl.Series
     values: pl.Series
+
+
+class Hits(NamedTuple):
+    """Where a rule put tokens in: `kind:name` of the rule, row numbers, and the number of tokens in each of these rows."""
+
+    rule: str
+    rows: pl.Series
+    tokens: pl.Series
 
 
 def rules(*, pii: bool = False, paths: Sequence[RedactionRule] = PATH_RULES) -> tuple[RedactionRule, ...]:
@@ -42,15 +50,30 @@ def redact(
 
     Columns without a hit come back as they are. The counts say how many tokens each rule put in.
     """
-    active = rules(pii=pii, paths=paths)
+    frame, hits = redact_rows(frame, columns, pii=pii, paths=paths)
     counts: dict[str, int] = {}
+    for hit in hits:
+        counts[hit.rule] = counts.get(hit.rule, 0) + int(hit.tokens.sum())
+    return frame, dict(sorted(counts.items()))
+
+
+def redact_rows(
+    frame: pl.DataFrame,
+    columns: Sequence[str],
+    *,
+    pii: bool = False,
+    paths: Sequence[RedactionRule] = PATH_RULES,
+) -> tuple[pl.DataFrame, list[Hits]]:
+    """`redact`, with the rows in which each rule put tokens in; a row may come several times."""
+    active = rules(pii=pii, paths=paths)
+    hits: list[Hits] = []
     changed = []
     for name in columns:
         column = frame.get_column(name)
-        patch = _patch(column, active, counts)
+        patch = _patch(column, active, hits)
         if patch is not None:
             changed.append(_apply(column, patch))
-    return (frame.with_columns(changed) if changed else frame), dict(sorted(counts.items()))
+    return (frame.with_columns(changed) if changed else frame), hits
 
 
 def residual(column: str | pl.Expr, *, pii: bool = False) -> dict[str, pl.Expr]:
@@ -76,17 +99,17 @@ def _gate(active: Sequence[RedactionRule]) -> str:
     return "|".join(f"(?:{near})" for near in dict.fromkeys(rule.near for rule in active))
 
 
-def _patch(column: pl.Series, active: Sequence[RedactionRule], counts: dict[str, int]) -> _Patch | None:
+def _patch(column: pl.Series, active: Sequence[RedactionRule], hits: list[Hits]) -> _Patch | None:
     if column.dtype == pl.String:
-        return _patch_text(column, active, counts)
+        return _patch_text(column, active, hits)
     if isinstance(column.dtype, pl.List):
-        return _patch_list(column, active, counts)
+        return _patch_list(column, active, hits)
     if isinstance(column.dtype, pl.Struct):
-        return _patch_struct(column, active, counts)
+        return _patch_struct(column, active, hits)
     return None
 
 
-def _patch_text(column: pl.Series, active: Sequence[RedactionRule], counts: dict[str, int]) -> _Patch | None:
+def _patch_text(column: pl.Series, active: Sequence[RedactionRule], hits: list[Hits]) -> _Patch | None:
     rows = _suspects(column, active)
     if rows.is_empty():
         return None
@@ -96,14 +119,14 @@ def _patch_text(column: pl.Series, active: Sequence[RedactionRule], counts: dict
     for _ in range(_ROUNDS):
         part, changed = text.gather(open_rows), []
         for rule in active:
-            hits = _hits(part, rule)
-            if hits.is_empty():
+            at = _hits(part, rule)
+            if at.is_empty():
                 continue
-            found = part.gather(hits)
-            key = f"{rule.kind}:{rule.name}"
-            counts[key] = counts.get(key, 0) + int(found.str.count_matches(rule.pattern).sum())
-            part = _apply(part, _Patch(hits, found.str.replace_all(rule.pattern, rule.replacement)))
-            changed.append(hits)
+            found = part.gather(at)
+            tokens = found.str.count_matches(rule.pattern)
+            hits.append(Hits(f"{rule.kind}:{rule.name}", rows.gather(open_rows.gather(at)), tokens))
+            part = _apply(part, _Patch(at, found.str.replace_all(rule.pattern, rule.replacement)))
+            changed.append(at)
         if not changed:
             break
         text = _apply(text, _Patch(open_rows, part))
@@ -127,14 +150,16 @@ def _suspects(column: pl.Series, active: Sequence[RedactionRule]) -> pl.Series:
     return pl.concat(found).unique().sort()
 
 
-def _patch_list(column: pl.Series, active: Sequence[RedactionRule], counts: dict[str, int]) -> _Patch | None:
+def _patch_list(column: pl.Series, active: Sequence[RedactionRule], hits: list[Hits]) -> _Patch | None:
     filled = (column.list.len() > 0).fill_null(value=False).arg_true()
     lists = column.gather(filled)
     flat = lists.explode()
-    patch = _patch(flat, active, counts)
+    inner: list[Hits] = []
+    patch = _patch(flat, active, inner)
     if patch is None:
         return None
     owner = _owners(filled, lists)
+    hits += [Hits(hit.rule, owner.gather(hit.rows), hit.tokens) for hit in inner]
     touched = owner.gather(patch.rows).unique(maintain_order=True)
     new = (
         pl.DataFrame({"owner": owner, "item": _apply(flat, patch)})
@@ -150,9 +175,9 @@ def _owners(rows: pl.Series, lists: pl.Series) -> pl.Series:
     return pl.DataFrame({"row": rows, "n": lists.list.len()}).select(pl.col("row").repeat_by("n").explode()).to_series()
 
 
-def _patch_struct(column: pl.Series, active: Sequence[RedactionRule], counts: dict[str, int]) -> _Patch | None:
+def _patch_struct(column: pl.Series, active: Sequence[RedactionRule], hits: list[Hits]) -> _Patch | None:
     fields = {name: column.struct.field(name) for name in column.struct.fields}
-    patches = {name: p for name, field in fields.items() if (p := _patch(field, active, counts)) is not None}
+    patches = {name: p for name, field in fields.items() if (p := _patch(field, active, hits)) is not None}
     if not patches:
         return None
     rows = pl.concat([patch.rows for patch in patches.values()]).unique().sort()

@@ -27,7 +27,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         msg = f"{path.parent}: no {path.name}; expected the output folder of a compile"
         raise SourceError(msg) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         msg = f"{path.parent}: {path.name} cannot be read ({error})"
         raise SourceError(msg) from error
 

@@ -1,0 +1,199 @@
+"""Many mutated inputs in one call of the reader, and what must hold whatever they are.
+
+Frames cost milliseconds, so hundreds of inputs are read together; when something does not hold, the batch is halved until one input is
+left that shows it alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from expcomp.sources._contract import ReadOptions
+from expcomp.sources.load import read_frames
+from expcomp.tables.core import CORE
+from tests.faults.fuzz.mutate import Files, parsed
+
+CPU_EACH = 0.25  # seconds of CPU one input may cost on top of START
+CPU_START = 20.0
+MAX_FILE = 1 << 20  # what a decompressed file may hold here
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_MOVES = frozenset(
+    "os.mkdir os.rename os.remove os.rmdir os.link os.symlink os.truncate shutil.rmtree subprocess.Popen os.system".split()
+)
+
+
+class HangError(BaseException):
+    """More CPU time than the bound; no reader may catch it."""
+
+
+class Finding(NamedTuple):
+    """A property that does not hold for a batch, what was seen, and the inputs it is about, where that is known."""
+
+    what: str
+    detail: str
+    at: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A property that did not hold: its name, what was seen, the input that shows it alone."""
+
+    what: str
+    detail: str
+    files: Files
+
+
+class _Watch:
+    """Files opened for writing, made, moved or removed while the reader runs."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.seen: list[str] = []
+        sys.addaudithook(self)
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        if not self.on:
+            return
+        if event == "open":
+            path, mode, flags = args
+            if (isinstance(flags, int) and flags & _WRITING) or (isinstance(mode, str) and set(mode) & set("wax+")):
+                self.seen.append(f"open {path!r} {mode} {flags}")
+        elif event in _MOVES:
+            self.seen.append(f"{event} {args!r}"[:200])
+
+
+_watch = _Watch()
+
+
+@contextmanager
+def bounded(seconds: float) -> Iterator[None]:
+    """CPU time of the process, not the clock: other processes must not decide."""
+
+    def stop(number: int, frame: object) -> None:
+        raise HangError
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def place() -> Path:
+    """A new folder, in memory where there is such a disk."""
+    return Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None, prefix="fuzz-"))
+
+
+def lay(inputs: Sequence[Files], root: Path) -> None:
+    """Input n under the folder `u<n>`."""
+    for n, files in enumerate(inputs):
+        for name, data in files.items():
+            path = root / f"u{n}" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+def problem(inputs: Sequence[Files], name: str | None) -> Finding | None:
+    """What does not hold when the inputs are read together, as format `name` or by content; None when all does."""
+    root = place()
+    try:
+        lay(inputs, root)
+        there = sorted(p.relative_to(root).as_posix() for p in root.rglob("*"))
+        _watch.seen.clear()
+        try:
+            with bounded(CPU_START + CPU_EACH * len(inputs)):
+                _watch.on = True
+                frames = read_frames([root], format=name, options=ReadOptions(max_file_bytes=MAX_FILE))
+        except HangError:
+            return Finding("hang", traceback.format_exc(limit=-6))
+        except BaseException as error:
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                raise
+            return Finding("crash", traceback.format_exc(limit=-8))
+        finally:
+            _watch.on = False
+        if _watch.seen:
+            return Finding("writes", "; ".join(_watch.seen[:5]))
+        if there != sorted(p.relative_to(root).as_posix() for p in root.rglob("*")):
+            return Finding("writes", "the folder read is another one afterwards")
+        return _frames_hold(frames) or _books_hold(frames, inputs, name)
+    finally:
+        shutil.rmtree(root)
+
+
+def _frames_hold(frames: dict[str, pl.DataFrame]) -> Finding | None:
+    for table, frame in frames.items():
+        if frame.schema != CORE[table].schema:
+            return Finding("schema", table)
+        try:
+            frame.write_ndjson()  # every text is text
+        except BaseException:
+            return Finding("text", traceback.format_exc(limit=-3))
+    return None
+
+
+def _books_hold(frames: dict[str, pl.DataFrame], inputs: Sequence[Files], name: str | None) -> Finding | None:
+    """Every input with a record gave an attempt or a line of the load report; packages and tables have names of their own."""
+    if name in ("packages", "stored"):
+        return None
+    named_apart = [n for n, files in enumerate(inputs) if any(p.startswith(("pkg_", "t/")) for p in files)]
+    told = frames["diagnostics"]
+    named = pl.concat([frames["attempts"]["package_id"], told["package_id"], told["source_uri"]]).drop_nulls()
+    seen = set(named.str.extract(r"^u(\d+)(?:/|$)").drop_nulls().cast(pl.Int64))
+    lost = [
+        n
+        for n, files in enumerate(inputs)
+        if n not in seen and n not in named_apart and any(map(_has_record, files.values()))
+    ]
+    return Finding("lost", "no attempt, and no line says so", tuple(lost)) if lost else None
+
+
+def _has_record(data: bytes) -> bool:
+    """Whether a file holds more than empty lists and objects: an export without spans has nothing to lose."""
+    documents, _ = parsed(data.removeprefix(b"\xef\xbb\xbf")) if data.strip() else ([], False)
+    pending: list[Any] = [data] if documents is None else list(documents)
+    while pending:
+        value = pending.pop()
+        if isinstance(value, (list, dict)):
+            pending += value if isinstance(value, list) else value.values()
+        elif value is not None:
+            return True
+    return False
+
+
+def search(
+    inputs: Sequence[Files], check: Callable[[Sequence[Files]], Finding | None], *, most: int = 3
+) -> list[Broken]:
+    """Inputs that break a property alone, found by halving; a break that needs several inputs is kept as its smallest batch."""
+    found = check(inputs)
+    if found is None or most <= 0:
+        return []
+    if len(inputs) == 1:
+        return [Broken(found.what, found.detail, inputs[0])]
+    if found.at:
+        # Spans and results of several files may rightly be one attempt of the first of them: alone each must tell.
+        return [one for n in found.at[:most] for one in search([inputs[n]], check, most=1)]
+    middle = len(inputs) // 2
+    out = search(inputs[:middle], check, most=most)
+    out += search(inputs[middle:], check, most=most - len(out))
+    if out:
+        return out
+    return [
+        Broken(
+            "together-" + found.what, found.detail, {f"u{n}/{k}": v for n, f in enumerate(inputs) for k, v in f.items()}
+        )
+    ]
