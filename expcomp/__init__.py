@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from expcomp.environments.folder import open_package
     from expcomp.environments.package import EnvironmentPackage
     from expcomp.errors import ExpcompError
+    from expcomp.io.engine import Engine
     from expcomp.ledger.store import Ledger
     from expcomp.packs.pack import Packs, build_packs
     from expcomp.packs.search import PackIndex
@@ -58,6 +59,7 @@ __all__ = [
     "CostLedger",
     "Dataset",
     "DatasetOptions",
+    "Engine",
     "Environment",
     "EnvironmentBuild",
     "EnvironmentPackage",
@@ -117,6 +119,7 @@ _HOMES = {
     "CostLedger": "expcomp.training.costs",
     "Dataset": "expcomp.datasets.dataset",
     "DatasetOptions": "expcomp.datasets.options",
+    "Engine": "expcomp.io.engine",
     "Environment": "expcomp.environments.core",
     "EnvironmentBuild": "expcomp.environments.build",
     "EnvironmentPackage": "expcomp.environments.package",

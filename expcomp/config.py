@@ -21,7 +21,8 @@ class CompileOptions:
         max_text_chars: A single text of a step row is cut beyond this many characters, and flagged.
         max_row_bytes: A row whose content is larger is rejected as `too_long`.
         max_rounds: Repair rounds at the most.
-        check: `auto` validates the first shard in full and a sample of later ones with pandera; `full` all; `off` none.
+        check: `auto` holds every row to the rules of its table, as expressions, and asks pandera when they object; `full` asks
+            pandera in any case; `off` looks at names and dtypes only.
     """
 
     margin: float = 0.1

@@ -7,25 +7,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from expcomp.cli.inputs import inputs
 from expcomp.cli.options import (
     Arm,
     Config,
+    EngineName,
     Force,
     FormatName,
     Json,
+    Memory,
     Out,
     Quiet,
+    RayAddress,
     ScoreScale,
     System,
     TaskId,
     Tools,
     Trial,
     Workers,
+    engine_option,
+    memory_option,
     read_options,
 )
 from expcomp.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from expcomp.config import CompileOptions
 
 
@@ -57,12 +65,30 @@ def demo(out: Out = Path("out/demo"), force: Force = True, as_json: Json = False
 
 def compile_(
     paths: Annotated[
-        list[Path], typer.Argument(help="Packages, run folders, trace files, job folders.", show_default=False)
+        list[str],
+        typer.Argument(
+            help="Packages, run folders, trace files, job folders; or addresses, as s3://bucket/runs.",
+            show_default=False,
+        ),
     ],
-    out: Out,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder to publish; must not exist, unless --force.", show_default=False),
+    ] = None,
+    update: Annotated[
+        Path | None,
+        typer.Option(
+            "--update",
+            help="Instead of --out: bring this output up to date; only what changed is compiled, the files are those of a full run.",
+            show_default=False,
+        ),
+    ] = None,
     format_: FormatName = None,
     force: Force = False,
     workers: Workers = None,
+    memory: Memory = None,
+    engine: EngineName = "local",
+    ray_address: RayAddress = None,
     pii: Annotated[
         bool, typer.Option("--pii", help="Redact e-mail addresses, phone numbers and IP addresses too.")
     ] = False,
@@ -76,7 +102,9 @@ def compile_(
     ] = False,
     max_text_chars: Annotated[int, typer.Option(help="Cut a step's text beyond this length, and flag it.")] = 65_536,
     max_rounds: Annotated[int, typer.Option(help="Repair rounds at the most.")] = 3,
-    check: Annotated[str, typer.Option(help="Pandera validation: auto, full or off.")] = "auto",
+    check: Annotated[
+        str, typer.Option(help="Validation: auto (the rules, as expressions), full (pandera too) or off.")
+    ] = "auto",
     tools: Tools = None,
     system: System = None,
     arm: Arm = None,
@@ -92,9 +120,14 @@ def compile_(
 
     Example: expcomp compile runs/ --out out
     """
+    target = out or update
+    if target is None or (out is not None and update is not None):
+        msg = "give --out FOLDER for a new output, or --update FOLDER to bring one up to date"
+        raise UsageError(msg)
     from expcomp.io.pool import prepare
 
-    if workers != 1:
+    where = engine_option(engine, ray_address, workers)
+    if workers != 1 and not where.remote:
         prepare()  # before the imports below: theirs and ours run side by side
     from expcomp.config import CompileOptions
 
@@ -111,24 +144,28 @@ def compile_(
     read = read_options(
         tools=tools, system=system, arm=arm, task_id=task_id, trial=trial, score_scale=score_scale, config=config
     )
-    report = _compile(
-        paths,
-        out,
-        options=options,
-        read=read,
-        format=format_,
-        force=force,
-        processes=workers,
-        as_json=as_json,
-        quiet=quiet,
-    )
+    with inputs(paths, where, beside=target, quiet=quiet) as given:
+        report = _compile(
+            given,
+            target,
+            options=options,
+            read=read,
+            format=format_,
+            force=force,
+            update=update is not None,
+            processes=workers,
+            memory=memory_option(memory),
+            engine=where,
+            as_json=as_json,
+            quiet=quiet,
+        )
     skipped = report["diagnostics"].get("unreadable_package", 0) + report["diagnostics"].get("unreadable_file", 0)
     if skipped or (strict and report["diagnostics"]):
         raise typer.Exit(4)
 
 
 def _compile(
-    paths: list[Path],
+    paths: Sequence[str | Path],
     out: Path,
     *,
     options: CompileOptions | None = None,

@@ -7,7 +7,20 @@ from typing import Annotated
 
 import typer
 
-from expcomp.cli.options import Force, Json, Out, Quiet, Workers, column_names, text_option
+from expcomp.cli.options import (
+    EngineName,
+    Force,
+    Json,
+    Memory,
+    Out,
+    Quiet,
+    RayAddress,
+    Workers,
+    column_names,
+    engine_option,
+    memory_option,
+    text_option,
+)
 from expcomp.errors import UsageError
 
 
@@ -79,6 +92,9 @@ def dataset(
     date: Annotated[str | None, typer.Option(help="Date of publication, ISO.")] = None,
     force: Force = False,
     workers: Workers = None,
+    memory: Memory = None,
+    engine: EngineName = "local",
+    ray_address: RayAddress = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -88,7 +104,8 @@ def dataset(
     """
     from expcomp.io.pool import prepare
 
-    if workers != 1:
+    where = engine_option(engine, ray_address, workers)
+    if workers != 1 and not where.remote:
         prepare(("expcomp.datasets.stage", "expcomp.datasets.shards", "pyarrow.parquet"))
     from expcomp.datasets.build import write_datasets
     from expcomp.datasets.options import DatasetOptions
@@ -129,7 +146,9 @@ def dataset(
         about={"name": name, "license": license_, "url": url, "date": date},
         force=force,
         processes=workers,
+        memory=memory_option(memory),
         progress=Progress(show=not quiet),
+        engine=where,
     )
     if as_json:
         print(json_document(manifest), end="")

@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expcomp.cli.options import Force, Json, Quiet, column_names
+from expcomp.cli.options import (
+    EngineName,
+    Force,
+    Json,
+    Memory,
+    Quiet,
+    RayAddress,
+    Workers,
+    column_names,
+    engine_option,
+    memory_option,
+)
 from expcomp.errors import UsageError
 
 if TYPE_CHECKING:
     from expcomp.datasets.decontaminate.check import Checked
 
 SHOWN = 20
+PRELOAD = ("expcomp.datasets.decontaminate.check", "pyarrow.parquet")
 
 
 def register(app: typer.Typer) -> None:
@@ -44,6 +56,10 @@ def decontaminate(
     drop: Annotated[bool, typer.Option("--drop", help="Write the rows that pass to --out.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="With --drop: file or folder for the rows.")] = None,
     force: Force = False,
+    workers: Workers = None,
+    memory: Memory = None,
+    engine: EngineName = "local",
+    ray_address: RayAddress = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -54,20 +70,28 @@ def decontaminate(
     if drop != (out is not None):
         msg = "--drop and --out go together: the rows that pass are written to --out"
         raise UsageError(msg)
+    import os
     from dataclasses import replace
 
     from expcomp.datasets.decontaminate.check import check_rows, held_out, write_clean, write_report
     from expcomp.datasets.options import Policy
     from expcomp.io.documents import json_document
+    from expcomp.io.memory import DATASET, processes_within
+    from expcomp.io.pool import workers as pool_of
+    from expcomp.io.progress import Progress
+    from expcomp.io.row_files import large
 
     policy = replace(Policy(), coverage=coverage, run=run)
     if level:
         policy = replace(policy, levels=tuple(dict.fromkeys(level)))
     held = held_out(against, columns=column_names(column or []))
-    checked = check_rows(rows, held, policy)
-    if report is not None:
-        write_report(checked.rows, report, force=force)
-    kept = write_clean(rows, checked, out, force=force) if out is not None else None
+    workers = processes_within(memory_option(memory), workers, DATASET)
+    count = (workers or len(os.sched_getaffinity(0))) if large(rows) else 1
+    with pool_of(count, preload=PRELOAD, engine=engine_option(engine, ray_address, workers)) as pool:
+        checked = check_rows(rows, held, policy, pool=pool, progress=Progress(show=not quiet))
+        if report is not None:
+            write_report(checked.rows, report, force=force)
+        kept = write_clean(rows, checked, out, force=force, pool=pool) if out is not None else None
     if as_json:
         print(json_document(_result(checked, kept, out)), end="")
     elif not quiet:

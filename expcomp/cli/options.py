@@ -10,6 +10,7 @@ import typer
 from expcomp.errors import UsageError
 
 if TYPE_CHECKING:
+    from expcomp.io.engine import Engine
     from expcomp.sources._contract import ReadOptions
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout, nothing else.")]
@@ -17,6 +18,23 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but er
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to publish; must not exist, unless --force.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an earlier output in one step.")]
 Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Worker processes; default: the processors.")]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory", help="Memory for all processes together, as 4GB: how many run at once; outputs do not depend on it."
+    ),
+]
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help="Where the work runs: local processes, or ray (extra: ray) for many machines; outputs do not depend on it.",
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option("--ray-address", help="Address of a running Ray cluster, or auto; default: Ray is started here."),
+]
 FormatName = Annotated[
     str | None, typer.Option("--format", help="Read everything as this format; default: by content.")
 ]
@@ -87,6 +105,20 @@ def text_option(value: str | None, name: str) -> str | None:
     from expcomp.io.documents import read_text
 
     return read_text(Path(value[1:]), name)
+
+
+def memory_option(value: str | None) -> int | None:
+    """Bytes that --memory gives."""
+    from expcomp.io.memory import memory_bytes
+
+    return None if value is None else memory_bytes(value)
+
+
+def engine_option(name: str, address: str | None, workers: int | None) -> Engine:
+    """The engine that --engine, --ray-address and --workers give."""
+    from expcomp.io.engine import Engine
+
+    return Engine(name, address, workers)
 
 
 def scale_option(value: str | None) -> tuple[float, float] | None:

@@ -7,19 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from expcomp.cli.inputs import inputs
 from expcomp.cli.options import (
     Arm,
     Config,
+    EngineName,
     Force,
     FormatName,
     Json,
+    Memory,
     Quiet,
+    RayAddress,
     ScoreScale,
     System,
     TaskId,
     Tools,
     Trial,
     Workers,
+    engine_option,
+    memory_option,
     read_options,
 )
 
@@ -34,7 +40,11 @@ def register(app: typer.Typer) -> None:
 
 def read(
     paths: Annotated[
-        list[str], typer.Argument(help="Trace files, folders, archives, job folders, wildcards.", show_default=False)
+        list[str],
+        typer.Argument(
+            help="Trace files, folders, archives, job folders, wildcards; or addresses, as s3://bucket/runs.",
+            show_default=False,
+        ),
     ],
     out: Annotated[
         Path | None,
@@ -43,6 +53,9 @@ def read(
     format_: FormatName = None,
     force: Force = False,
     workers: Workers = None,
+    memory: Memory = None,
+    engine: EngineName = "local",
+    ray_address: RayAddress = None,
     tools: Tools = None,
     system: System = None,
     arm: Arm = None,
@@ -66,11 +79,21 @@ def read(
     options = read_options(
         tools=tools, system=system, arm=arm, task_id=task_id, trial=trial, score_scale=score_scale, config=config
     )
-    ts = scan_traces(*paths, format=format_, options=options, processes=workers, progress=Progress(show=not quiet))
-    if out is not None:
-        ts.write(out, force=force)
-        ts = scan_traces(out)
-    summary, skipped = ts.summary(), ts.skipped()
+    where, progress = engine_option(engine, ray_address, workers), Progress(show=not quiet)
+    with inputs(paths, where, beside=out, quiet=quiet) as given:
+        ts = scan_traces(
+            *given,
+            format=format_,
+            options=options,
+            processes=workers,
+            memory=memory_option(memory),
+            progress=progress,
+            engine=where,
+        )
+        if out is not None:
+            ts.write(out, force=force)
+            ts = scan_traces(out)
+        summary, skipped = ts.summary(), ts.skipped()
     if as_json:
         print(json_document(_result(summary.to_dicts(), skipped.to_dicts(), len(ts.packages), out)), end="")
     elif not quiet:

@@ -32,12 +32,16 @@ class FamilyRows:
         rejected: The others, with all reasons.
         lines: JSON text of each accepted row.
         rounds: Record of each round: rows in and out by reason, repairs applied.
+        keys: Package and attempt of each candidate, in order.
+        flags: Of each round the objections by reason, and the rows that were repaired (empty: none), by candidate.
     """
 
     accepted: pl.DataFrame
     rejected: pl.DataFrame
     lines: pl.Series
     rounds: list[dict[str, Any]] = field(default_factory=list)
+    keys: pl.DataFrame = field(default_factory=pl.DataFrame)
+    flags: list[tuple[Mapping[str, pl.Series], pl.Series]] = field(default_factory=list)
 
 
 def assemble(row_family: RowFamily, context: Context, options: CompileOptions) -> FamilyRows:
@@ -56,12 +60,14 @@ def assemble(row_family: RowFamily, context: Context, options: CompileOptions) -
     if family.dedupe:
         again = pl.int_range(pl.len()).over("package_id", "content_hash") > 0
         frame = frame.with_columns(_duplicate=pl.col("_duplicate").fill_null(value=False) | again)
-    frame, rounds = _gated(frame, family, options)
+    frame, rounds, flags = _gated(frame, family, options)
     frame = frame.with_columns(quality=_quality(family))
     table = family.table
     ok = pl.col("accepted")
     accepted, rejected = frame.filter(ok), frame.filter(~ok)
-    return FamilyRows(accepted.select(*table.columns), rejected.select(*table.columns), row_lines(accepted), rounds)
+    keys = frame.select("package_id", "attempt_id")
+    columns = list(table.columns)
+    return FamilyRows(accepted.select(columns), rejected.select(columns), row_lines(accepted), rounds, keys, flags)
 
 
 def _cut(frame: pl.DataFrame, family: Family, options: CompileOptions) -> pl.DataFrame:
@@ -107,7 +113,9 @@ def _identified(frame: pl.DataFrame, family: Family) -> pl.DataFrame:
     return frame.with_columns(row_id=pl.concat_str(pl.lit("row_"), sha256_expr("_place").str.head(32)))
 
 
-def _gated(frame: pl.DataFrame, family: Family, options: CompileOptions) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+def _gated(
+    frame: pl.DataFrame, family: Family, options: CompileOptions
+) -> tuple[pl.DataFrame, list[dict[str, Any]], list[tuple[Mapping[str, pl.Series], pl.Series]]]:
     """Evaluate all gates; repair what can be repaired and evaluate again, until nothing changes."""
     counted = {"_cited": "_n_refs", "_found": "_n_there", "_n_hidden": "_n_hidden"}
     frame = frame.with_columns(pl.col(source).fill_null(0).alias(name) for name, source in counted.items())
@@ -115,6 +123,7 @@ def _gated(frame: pl.DataFrame, family: Family, options: CompileOptions) -> tupl
     gates = gate_exprs(family, options)
     left = _left_over(frame, options)
     rounds: list[dict[str, Any]] = []
+    marks: list[tuple[Mapping[str, pl.Series], pl.Series]] = []
     for number in range(1, options.max_rounds + 1):
         flags = frame.select(**gates)
         objecting = {n: flags[n] for n in flags.columns if flags[n].any()} | left
@@ -123,15 +132,20 @@ def _gated(frame: pl.DataFrame, family: Family, options: CompileOptions) -> tupl
             fixable = objecting["unresolved_ref"] & (frame["_found"] > 0)
         repairs = int(fixable.sum())
         rounds.append(_record(frame.height, objecting, number, repairs))
+        marks.append((objecting, fixable if repairs else fixable.clear()))
         if not repairs:
             break
         frame = frame.with_columns(
             _evidence_ids=pl.when(fixable).then("_evidence_ok").otherwise("_evidence_ids"),
             _n_missing=pl.when(fixable).then(0).otherwise("_n_missing"),
         )
-    return frame.with_columns(_verdict(objecting, frame.height)).with_columns(
-        pl.col("_evidence_ids").fill_null([]).alias("evidence_ids")
-    ), rounds
+    return (
+        frame.with_columns(_verdict(objecting, frame.height)).with_columns(
+            pl.col("_evidence_ids").fill_null([]).alias("evidence_ids")
+        ),
+        rounds,
+        marks,
+    )
 
 
 def _verdict(objecting: Mapping[str, pl.Series], height: int) -> list[pl.Series]:

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import time
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from expcomp.compiler.assemble import lines_of
+from expcomp.compiler.changes import state_of, unchanged_cells
+from expcomp.compiler.files import table_rows, write_files
 from expcomp.compiler.gates import REASONS
-from expcomp.compiler.merge import MergeJob, merge
-from expcomp.compiler.plan import plan_shards
+from expcomp.compiler.merge import PARTS
+from expcomp.compiler.owners import CELL, held_owners
+from expcomp.compiler.plan import DISCOVERY, LEAST_FOR_TWO, REST, cell_of, home
+from expcomp.compiler.previous import RUN, open_previous, run_key, seen_now, still_there, write_previous
 from expcomp.compiler.report import build_report
-from expcomp.compiler.shard import ShardJob, ShardResult, fingerprint, run_shard, write_line_part, write_table_part
+from expcomp.compiler.running import Run, compile_units
+from expcomp.compiler.shard import ShardResult, fingerprints, laid_out, write_target
 from expcomp.config import CompileOptions
-from expcomp.errors import UsageError
+from expcomp.errors import OutputError, UsageError
 from expcomp.io.documents import write_json
+from expcomp.io.engine import engine_of
+from expcomp.io.memory import COMPILE, processes_within
 from expcomp.io.pool import Workers, workers
 from expcomp.io.progress import Progress
 from expcomp.io.publish import publish
@@ -33,10 +43,10 @@ from expcomp.tables.envelope import HASH_EXCLUDE
 from expcomp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from expcomp.compiler.compilation import Compilation
-    from expcomp.sources._contract import Unit
+    from expcomp.io.engine import Engine
     from expcomp.sources.load import PathLike
 
 HASH_RULE = {"algorithm": "sha256", "prefix": "sha256:", "exclude": list(HASH_EXCLUDE)}
@@ -50,8 +60,11 @@ def compile_paths(
     read: ReadOptions | None = None,
     format: str | None = None,  # noqa: A002
     force: bool = False,
+    update: bool = False,
     processes: int | None = None,
+    memory: int | None = None,
     progress: Progress | None = None,
+    engine: Engine | str | None = None,
 ) -> dict[str, Any]:
     """Compile files and folders into `out` and return the report.
 
@@ -59,50 +72,87 @@ def compile_paths(
 
     Args:
         paths: Packages, run folders, trace files, job folders; formats are recognised by content.
-        out: Folder to publish. It must not exist, unless `force`.
+        out: Folder to publish. It must not exist, unless `force` or `update`.
         options: What the compile may be told.
         read: What the formats lack (tool schemas, system prompt, arm, ...).
         format: Read everything as this format.
         force: Replace an earlier output, in one step.
+        update: Replace an earlier output, and take from it the rows of sources that the file system shows to be unchanged; the files
+            are those of a full run, byte for byte. Without one, or after a change of options, rules or version, all is compiled.
         processes: Worker processes; by default the processors, 1 for small inputs.
+        memory: Bytes for all processes together: how many run at once.
         progress: Where progress is shown.
+        engine: Where the work is done: `local`, `ray`, or an `Engine`; the files are the same.
 
     Raises:
         SourceError: Nothing to read.
-        OutputError: `out` exists or cannot be written.
+        OutputError: `out` exists or cannot be written, or was replaced by another run meanwhile.
         UsageError: `out` lies inside an input.
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     options, read, progress = options or CompileOptions(), read or ReadOptions(), progress or Progress()
     target = Path(out)
     _apart(paths, target)
+    processes = processes_within(memory, processes, COMPILE)
+    where = engine_of(engine, processes)
     cores = processes or len(os.sched_getaffinity(0))
-    with publish(target, force=force) as staging:
+    with publish(target, force=force or update) as staging:
+        key = run_key(options, read, format)
+        previous = open_previous(target, key) if update else None
         found = find(paths, format=format)
-        shards = plan_shards(found.units)
+        large = sum(u.size for u in found.units) >= LEAST_FOR_TWO
         stages = {"discover": time.perf_counter() - clock}
-        with workers(min(cores, len(shards))) as pool:
-            parts = staging / ".parts"
+        with workers(cores if large else 1, engine=where) as pool:
+            kept = unchanged_cells(pool, found.units, previous)
+            whole = {home(cell) for cell in kept}
+            stages["changes"] = time.perf_counter() - clock
+            parts = staging / PARTS
             parts.mkdir()
-            results = _run_shards(pool, shards, options, read, parts, progress)
+            changed = [u for u in found.units if cell_of(u) not in whole]
+            results, stats = compile_units(pool, changed, Run(options, read, parts, progress))
             stages["rows"] = time.perf_counter() - clock
-            files = _publish_files(pool, results, found, staging, parts, options.check, progress)
+            state = state_of(results, stats, previous, kept)
+            _tell_of_nothing(found, state["counts"])
+            every = [*results, *_discovered(found, parts, len(results))]
+            written = write_files(pool, every, staging, progress, previous, kept)
             stages["publish"] = time.perf_counter() - clock
-        parts.rmdir()
-        seen = [u.package_id for u in found.units] + [p for r in results for p in r.packages]
-        packages = sorted(dict.fromkeys(seen))
-        report = build_report(results, packages, Counter(d["code"] for d in found.diagnostics))
-        manifest = _manifest(options, read, format, results, files)
-        write_json(staging / "manifest.json", manifest)
+        shutil.rmtree(parts)
+        counts = state["counts"]
+        seen = counts.filter(pl.col("kind") == "attempts")["b"].to_list()
+        packages = sorted({*(u.package_id for u in found.units), *seen})
+        tables = table_rows(written.layout, without=DISCOVERY)
+        report = build_report(counts, tables, packages, Counter(d["code"] for d in found.diagnostics))
+        prints = dict(zip(*(state["cells"][c].to_list() for c in ("cell", "fingerprint")), strict=True))
+        frames = state | {"layout": written.layout.filter(_LASTING), "chunks": written.chunks}
+        files = sorted([*written.entries, write_previous(staging, frames)], key=lambda e: str(e["path"]))
+        write_json(staging / "manifest.json", _manifest(options, read, format, prints, files))
         report["run"] = {
             "started_at": started.isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - clock, 3),
             "seconds_until": {k: round(v, 3) for k, v in stages.items()},
-            "processes": min(cores, len(shards)),
-            "shards": len(shards),
+            "processes": pool.size,
+            "shards": len(results),
+            "cells": len(prints),
+            "cells_compiled": len(prints) - len(kept),
         }
-        write_json(staging / "report.json", report)
+        seen_run = report["run"] | {RUN: seen_now(staging, key, files, state["cells"])}
+        write_json(staging / "report.json", report | {"run": seen_run})
+        if previous is not None and not still_there(previous):
+            msg = f"{out} was replaced while it was updated; nothing was published, run again"
+            raise OutputError(msg)
     return report
+
+
+_LASTING = pl.col("cell") != DISCOVERY
+
+
+def _tell_of_nothing(found: Found, counts: pl.DataFrame) -> None:
+    """Say so when packages were found and none of them holds an attempt."""
+    known = [u for u in found.units if cell_of(u) != REST]
+    if known and counts.filter((pl.col("kind") == "attempts") & (pl.col("a") == known[0].format)).is_empty():
+        detail = f"{len(known)} units of format {known[0].format} gave no attempt"
+        row = {"source_uri": None, "code": "no_attempt", "severity": "warning", "detail": detail}
+        found.diagnostics.append(row)
 
 
 def _apart(paths: Sequence[PathLike], out: Path) -> None:
@@ -115,51 +165,15 @@ def _apart(paths: Sequence[PathLike], out: Path) -> None:
             raise UsageError(msg)
 
 
-def _run_shards(
-    pool: Workers,
-    shards: Sequence[tuple[Unit, ...]],
-    options: CompileOptions,
-    read: ReadOptions,
-    parts: Path,
-    progress: Progress,
-) -> list[ShardResult]:
-    jobs = [ShardJob(i, units, options, read, os.fspath(parts)) for i, units in enumerate(shards)]
-    sizes = [len(s) for s in shards]
-    with progress.stage("compile", sum(sizes)) as tick:
-        return pool.map(run_shard, jobs, lambda done: tick(sum(sizes[:done])))
-
-
-def _publish_files(
-    pool: Workers,
-    results: Sequence[ShardResult],
-    found: Found,
-    staging: Path,
-    parts: Path,
-    check: str,
-    progress: Progress,
-) -> list[dict[str, Any]]:
-    """Merge the parts of each file, the largest first, and list what was written."""
-    discovered = discovery_frame(found)
-    first = []
-    if discovered.height:
-        write_part(discovered, parts / "discovery.arrow")
-        first = ["discovery.arrow"]
-    for folder in ("tables", "rows", "rejected"):
-        (staging / folder).mkdir()
-    targets: dict[str, tuple[str, ...]] = {"diagnostics": ("diagnostics.parquet",)}
-    targets |= {n: (f"tables/{n}.parquet",) for n in CORE if n != "diagnostics"}
-    targets |= {n: (f"rows/{n}.parquet", f"rows/{n}.jsonl", f"rejected/{n}.parquet") for n in ROW_FAMILIES}
-    jobs = []
-    for table, files in targets.items():
-        own = {target: tuple(r.parts[target] for r in results if target in r.parts) for target in files}
-        if table == "diagnostics":
-            own = {target: (*first, *names) for target, names in own.items()}
-        jobs.append(MergeJob(table, own, os.fspath(staging), os.fspath(parts), check))
-    # The largest first, so that no worker is left with a long job at the end.
-    jobs.sort(key=lambda j: -sum((parts / p).stat().st_size for names in j.files.values() for p in names))
-    with progress.stage("publish", len(jobs)) as tick:
-        entries = [e for made in pool.map(merge, jobs, tick) for e in made]
-    return sorted(entries, key=lambda e: str(e["path"]))
+def _discovered(found: Found, parts: Path, index: int) -> list[ShardResult]:
+    """What the discovery has to say, as a result of its own."""
+    frame = discovery_frame(found)
+    if frame.is_empty():
+        return []
+    target = "diagnostics.parquet"
+    write_part(frame, parts / "discovery")
+    layout = laid_out(target, frame.with_columns(pl.lit(0, dtype=pl.UInt32).alias(CELL)), [DISCOVERY])
+    return [ShardResult(index, layout=layout, parts={target: "discovery"})]
 
 
 def write_compilation(compilation: Compilation, out: PathLike, *, force: bool = False) -> None:
@@ -169,21 +183,25 @@ def write_compilation(compilation: Compilation, out: PathLike, *, force: bool = 
         OutputError: `out` exists or cannot be written.
     """
     with publish(Path(out), force=force) as staging:
-        parts = staging / ".parts"
+        parts = staging / PARTS
         parts.mkdir()
-        result = ShardResult(0, fingerprint=fingerprint(compilation.tables))
-        for name in CORE:
-            write_table_part(
-                result, parts, name if name == "diagnostics" else f"tables/{name}", compilation.tables[name]
-            )
+        found = held_owners(compilation.tables)
+        tables = {f"tables/{n}.parquet" if n != "diagnostics" else f"{n}.parquet": compilation.tables[n] for n in CORE}
+        owned = {target: found.sorted(frame) for target, frame in tables.items()}
         for name in ROW_FAMILIES:
-            accepted = compilation.rows[name]
-            write_table_part(result, parts, f"rows/{name}", accepted)
-            write_table_part(result, parts, f"rejected/{name}", compilation.rejected[name])
-            write_line_part(result, parts, name, lines_of(accepted))
-        files = _publish_files(Workers(None), [result], Found(), staging, parts, "off", Progress())
-        parts.rmdir()
-        write_json(staging / "manifest.json", _manifest(compilation.options, ReadOptions(), None, [result], files))
+            accepted = found.sorted(compilation.rows[name])
+            owned[f"rows/{name}.parquet"] = accepted
+            owned[f"rows/{name}.jsonl"] = accepted.select(CELL, line=lines_of(accepted.drop(CELL)))
+            owned[f"rejected/{name}.parquet"] = found.sorted(compilation.rejected[name])
+        result = ShardResult(0)
+        for target, frame in owned.items():
+            write_target(result, parts, target, frame, found.cells)
+        named = {name: owned[f"tables/{name}.parquet"] for name in ("evidence", "attempts")}
+        result.fingerprints = fingerprints(named, found.cells)
+        written = write_files(Workers(None), [result], staging, Progress())
+        shutil.rmtree(parts)
+        manifest = _manifest(compilation.options, ReadOptions(), None, result.fingerprints, written.entries)
+        write_json(staging / "manifest.json", manifest)
         write_json(staging / "report.json", dict(compilation.report))
 
 
@@ -191,12 +209,10 @@ def _manifest(
     options: CompileOptions,
     read: ReadOptions,
     format_name: str | None,
-    results: Sequence[ShardResult],
+    prints: Mapping[str, str],
     files: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    import polars as pl
-
-    digest = hashlib.sha256("".join(r.fingerprint for r in results).encode()).hexdigest()
+    digest = hashlib.sha256("".join(prints[cell] for cell in sorted(prints)).encode()).hexdigest()
     supplied = {
         n: getattr(read, n)
         for n in ("tools", "system", "arm", "task_id", "trial", "score_scale")

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from expcomp.compiler.assemble import assemble
+from expcomp.compiler.owners import CELL, Owners
+from expcomp.compiler.plan import REST
 from expcomp.compiler.report import build_report
-from expcomp.compiler.shard import ShardResult, count_rows, redacted
+from expcomp.compiler.shard import compiled, redacted
 from expcomp.config import CompileOptions
 from expcomp.errors import SourceError
 from expcomp.io.documents import read_json
-from expcomp.rows.context import Context
 from expcomp.rows.registry import ROW_FAMILIES
 
 if TYPE_CHECKING:
@@ -119,20 +119,14 @@ def compile(ts: TraceSet, *, options: CompileOptions | None = None) -> Compilati
     frames = ts.collect()
     for name, frame in frames.items():
         models.validate(name, frame)
-    frames, redactions = redacted(frames, pii=options.pii)
-    context = Context(frames)
-    result = ShardResult(0, redactions=redactions)
-    result.diagnostics.update(frames["diagnostics"]["code"].to_list())
-    result.attempts.update(frames["attempts"]["source_format"].to_list())
-    result.tables.update({name: frame.height for name, frame in frames.items()})
-    accepted, rejected = {}, {}
-    for name, family in ROW_FAMILIES.items():
-        rows = assemble(family, context, options)
-        count_rows(result, name, rows)
-        accepted[name], rejected[name] = rows.accepted, rows.rejected
+    frames, hits = redacted(frames, pii=options.pii)
+    made = compiled(frames, hits, Owners((REST,), {}), options)
+    rows = {name: made.frames[f"rows/{name}.parquet"].drop(CELL) for name in ROW_FAMILIES}
+    rejected = {name: made.frames[f"rejected/{name}.parquet"].drop(CELL) for name in ROW_FAMILIES}
     packages = sorted({*ts.packages, *frames["attempts"]["package_id"].to_list()})
-
-    return Compilation(Rows(accepted), Rows(rejected), frames, build_report([result], packages, Counter()), options)
+    tables = {name: frame.height for name, frame in frames.items()}
+    report = build_report(made.tally.frame(), tables, packages, Counter())
+    return Compilation(Rows(rows), Rows(rejected), frames, report, options)
 
 
 def open_compilation(folder: str | Path) -> Compilation:

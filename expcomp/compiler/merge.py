@@ -1,4 +1,4 @@
-"""Part files become the published files of one table or family; runs in a worker."""
+"""Parts become the published files: chunks are encoded, files are laid end to end; each function is a job for a worker."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from expcomp.errors import InternalError
 from expcomp.io.digest import sha256_file
-from expcomp.io.sinks import join_lines, join_parquet, write_parquet
+from expcomp.io.parquet_join import Span, join_row_groups
+from expcomp.io.sinks import join_ranges, lines_digest, read_part, write_row_groups
 from expcomp.tables import models
 from expcomp.tables.digests import rules_digest, schema_digest
 from expcomp.version import __version__
@@ -17,80 +19,145 @@ from expcomp.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from expcomp.tables._spec import Table
+FEW = 2
+"""Stretches of an old file that are read one by one."""
 
-SAMPLE = 500
-"""Rows of each later part that are validated."""
-
-IN_MEMORY = 32 << 20
-"""Files whose parts are no larger than this together are written from memory."""
+Chunk = tuple[int, tuple[tuple[str, int, int], ...]]
+"""Number of a chunk, and where its rows are in order: part ("" for those of the old file), first row, rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class MergeJob:
-    """All files of one table or family: path in the output -> its parts in order."""
+class OldRows:
+    """Rows of an old file: its row groups that hold them, and the same as stretches of rows (first row, rows)."""
 
-    table: str
-    files: dict[str, tuple[str, ...]]
-    staging: str
+    spans: tuple[Span, ...]
+    stretches: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeJob:
+    """Chunks of one file that are to be encoded.
+
+    Attributes:
+        target: File in the output.
+        chunks: The chunks.
+        folder: Where the parts are, and where the encoded chunks go.
+        old: The old rows that are needed, if any; a first row counts from the first of them.
+    """
+
+    target: str
+    chunks: tuple[Chunk, ...]
     folder: str
-    check: str
+    old: OldRows | None = None
 
 
-def merge(job: MergeJob) -> list[dict[str, Any]]:
-    """Validate the parts, write the files and say what the manifest says of them.
+@dataclass(frozen=True, slots=True)
+class FinishJob:
+    """One file that is to be put together.
+
+    Attributes:
+        target: File in the output.
+        out: Where it goes.
+        rows: Rows that it is to have.
+        spans: Row groups, in order, of a Parquet file.
+        ranges: File, first byte and bytes of the pieces of a text file, in order.
+    """
+
+    target: str
+    out: str
+    rows: int
+    spans: tuple[Span, ...] = ()
+    ranges: tuple[tuple[Path, int, int], ...] = ()
+
+
+def contract(table: str) -> dict[str, str]:
+    """Key-value metadata of a table's files."""
+    declared = models.table(table)
+    digests = {"schema_digest": schema_digest(declared), "rules_digest": rules_digest(declared)}
+    return {f"expcomp.{k}": v for k, v in digests.items()} | {"expcomp.table": table, "expcomp.version": __version__}
+
+
+def encode(job: EncodeJob) -> list[tuple[int, Span]]:
+    """Write each chunk as a file of its own; returns the row groups of each."""
+    folder, table = Path(job.folder), Path(job.target).stem
+    sources: dict[str, pl.DataFrame] = {}
+    for name in sorted({name for _, pieces in job.chunks for name, _, _ in pieces}):
+        sources[name] = read_part(folder / name) if name or job.old is None else _old(job, job.old, folder)
+    meta = contract(table)
+    return [(number, _encoded(job, folder, sources, number, pieces, meta)) for number, pieces in job.chunks]
+
+
+def _old(job: EncodeJob, old: OldRows, folder: Path) -> pl.DataFrame:
+    if len(old.stretches) <= FEW:
+        scan = pl.scan_parquet(old.spans[0].path)
+        return pl.concat([scan.slice(first, rows) for first, rows in old.stretches]).collect()
+    # One scan with many slices would read the footer again for each of them.
+    held = folder / f"{job.target.replace('/', '.')}.old.{job.chunks[0][0]}"
+    join_row_groups(old.spans, held)
+    frame = pl.read_parquet(held)
+    held.unlink()
+    return frame
+
+
+def _encoded(
+    job: EncodeJob,
+    folder: Path,
+    sources: dict[str, pl.DataFrame],
+    number: int,
+    pieces: tuple[tuple[str, int, int], ...],
+    meta: dict[str, str],
+) -> Span:
+    path = folder / f"{job.target.replace('/', '.')}.chunk.{number}"
+    frame = pl.concat([sources[name].slice(first, rows) for name, first, rows in pieces])
+    return Span(path, 0, write_row_groups(frame, path, meta))
+
+
+def finish(job: FinishJob) -> dict[str, Any]:
+    """Put a file together; returns what the manifest says of it.
 
     Raises:
-        TableError: A frame does not hold to its contract; nothing is published then.
+        InternalError: It has other rows than it should have; nothing is published then.
     """
-    table = models.table(job.table)
-    parts = {target: [Path(job.folder, p) for p in names] for target, names in job.files.items()}
-    digests = {"schema_digest": schema_digest(table), "rules_digest": rules_digest(table)}
-    meta = {f"expcomp.{k}": v for k, v in digests.items()} | {
-        "expcomp.table": job.table,
-        "expcomp.version": __version__,
-    }
-    frames = _frames(table, {t: own for t, own in parts.items() if t.endswith(".parquet")})
-    # One pandera run for all of a small table, since its cost is by column; one for each part of a large one, to keep memory flat.
-    for frame in [pl.concat(frames.values())] if frames is not None else _samples(parts, job.check):
-        _validate(job.table, frame, job.check)
-    entries: list[dict[str, Any]] = []
-    for target, own in parts.items():
-        out = Path(job.staging, target)
-        if target.endswith(".jsonl"):
-            rows, digest = join_lines(own, out)
-            entry: dict[str, Any] = {"path": target}
-        else:
-            if frames is not None or not own:
-                rows = write_parquet(frames[target] if frames is not None else table.empty(), out, meta)
-            else:
-                rows = join_parquet(own, out, meta)
-            digest = sha256_file(out)
-            entry = {"path": target, **digests}
-        entries.append(entry | {"rows": rows, "bytes": out.stat().st_size, "sha256": digest})
-        for part in own:
-            part.unlink()
-    return entries
-
-
-def _frames(table: Table, files: dict[str, list[Path]]) -> dict[str, pl.DataFrame] | None:
-    """The frames of all files when they are small together, else None: they are streamed then."""
-    if sum(p.stat().st_size for parts in files.values() for p in parts) > IN_MEMORY:
-        return None
-    return {t: pl.concat([table.empty(), *(pl.read_ipc(p) for p in parts)]) for t, parts in files.items()}
-
-
-def _samples(files: dict[str, list[Path]], check: str) -> Iterator[pl.DataFrame]:
-    """The first part of each file in full, of later ones a seeded sample; all in full under check=full."""
-    for target, parts in files.items():
-        for number, part in enumerate(parts if target.endswith(".parquet") else []):
-            frame = pl.read_ipc(part)
-            whole = number == 0 or check == "full"
-            yield frame if whole else frame.sample(min(SAMPLE, frame.height), seed=number)
-
-
-def _validate(name: str, frame: pl.DataFrame, check: str) -> None:
-    if check == "off" or not frame.height:
-        models.check_schema(name, frame)
+    out = Path(job.out)
+    entry: dict[str, Any] = {"path": job.target}
+    if job.target.endswith(".jsonl"):
+        rows, size, digest = join_ranges(job.ranges, out) if not out.exists() else _there(out)
     else:
-        models.validate(name, frame)
+        table = models.table(Path(job.target).stem)
+        entry |= {"schema_digest": schema_digest(table), "rules_digest": rules_digest(table)}
+        rows, size, digest = _parquet(job, out, table.empty()) if not out.exists() else _there(out)
+    if rows != job.rows:
+        msg = f"{job.target} has {rows} rows, of {job.rows}; nothing was published"
+        raise InternalError(msg)
+    for path in _own(job):
+        path.unlink(missing_ok=True)
+    return entry | {"rows": rows, "bytes": size, "sha256": digest}
+
+
+def _there(out: Path) -> tuple[int, int, str]:
+    """What a worker put together that was lost before it could say so: files appear whole, and their parts are gone by then."""
+    size = out.stat().st_size
+    if out.suffix == ".jsonl":
+        rows, digest = lines_digest(out)
+        return rows, size, digest
+    return pl.scan_parquet(out).select(pl.len()).collect().item(), size, sha256_file(out)
+
+
+def _parquet(job: FinishJob, out: Path, empty: pl.DataFrame) -> tuple[int, int, str]:
+    if len(job.spans) > 1:
+        return join_row_groups(job.spans, out)
+    if job.spans:
+        job.spans[0].path.rename(out)
+    else:
+        write_row_groups(empty, out, contract(Path(job.target).stem))
+    return job.rows, out.stat().st_size, sha256_file(out)
+
+
+def _own(job: FinishJob) -> Iterator[Path]:
+    """The files that were made for this one: not those of the old output."""
+    parts = Path(job.out).parents[job.target.count("/")] / PARTS
+    yield from {path for path in (*(s.path for s in job.spans), *(r[0] for r in job.ranges)) if path.parent == parts}
+
+
+PARTS = ".parts"
+"""Folder of the parts in a folder that is being made."""

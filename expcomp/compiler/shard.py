@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,53 +11,64 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from expcomp.compiler.assemble import assemble
-from expcomp.evidence.redact import redact
-from expcomp.io.sinks import write_lines, write_part
+from expcomp.compiler.counts import COUNTS, Tally
+from expcomp.compiler.merge import contract
+from expcomp.compiler.owners import CELL, Owners, owners, torn
+from expcomp.compiler.plan import REST, bucket_cell, cell_of, home
+from expcomp.compiler.stats import stat_cells
+from expcomp.evidence.redact import redact_rows
+from expcomp.io.sinks import write_lines, write_part, write_row_groups
 from expcomp.rows.context import Context
 from expcomp.rows.registry import ROW_FAMILIES
 from expcomp.sources.load import read_units
+from expcomp.sources.spread import gather
 from expcomp.tables import models
-from expcomp.tables.envelope import QUALITY_PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from expcomp.compiler.assemble import FamilyRows
     from expcomp.config import CompileOptions
+    from expcomp.evidence.redact import Hits
     from expcomp.sources._contract import ReadOptions, Unit
+    from expcomp.sources.spread import GatherJob
 
-BINS = 10
+LAYOUT = pl.Schema({"target": pl.String(), "cell": pl.String(), "rows": pl.Int64(), "bytes": pl.Int64()})
+"""Rows of each cell in each file, cells in order; bytes are those of the lines, 0 for Parquet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardJob:
-    """What a worker is handed."""
+    """What a worker is handed: units of whole cells, or a bucket of rows that were read before."""
 
     index: int
     units: tuple[Unit, ...]
     options: CompileOptions
     read: ReadOptions
     folder: str
+    bucket: GatherJob | None = None
 
 
 @dataclass(slots=True)
 class ShardResult:
-    """What a worker hands back: counts that add up over shards, and which parts it wrote."""
+    """What a worker hands back: counts that add up over cells, and which parts it wrote.
+
+    Attributes:
+        index: Of the job.
+        counts: As `counts.COUNTS`.
+        layout: As `LAYOUT`.
+        parts: Name of the part file for each file of the output that has rows.
+        encoded: Row groups of those parts that are Parquet already.
+        stats: What the file system said of each cell before it was read, "" where that is not to be relied on.
+        fingerprints: Digest of what was read of each cell.
+    """
 
     index: int
-    generated: Counter[str] = field(default_factory=Counter)
-    accepted: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
-    by_package: Counter[tuple[str, str]] = field(default_factory=Counter)
-    redactions: Counter[str] = field(default_factory=Counter)
-    diagnostics: Counter[str] = field(default_factory=Counter)
-    tables: Counter[str] = field(default_factory=Counter)
-    attempts: Counter[str] = field(default_factory=Counter)
-    scores: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    rounds: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    packages: tuple[str, ...] = ()
+    counts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=COUNTS))
+    layout: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=LAYOUT))
     parts: dict[str, str] = field(default_factory=dict)
-    fingerprint: str = ""
+    encoded: dict[str, int] = field(default_factory=dict)
+    stats: dict[str, str] = field(default_factory=dict)
+    fingerprints: dict[str, str] = field(default_factory=dict)
 
 
 # Columns that are ids, digests or vocabulary of ours; everything else that is text may hold what people wrote.
@@ -76,15 +86,14 @@ def _has_text(dtype: Any) -> bool:
     return isinstance(dtype, pl.String)
 
 
-def redacted(frames: Mapping[str, pl.DataFrame], *, pii: bool) -> tuple[dict[str, pl.DataFrame], Counter[str]]:
-    """Every text column of every table, redacted once; hits by rule."""
-    counts: Counter[str] = Counter()
+def redacted(frames: Mapping[str, pl.DataFrame], *, pii: bool) -> tuple[dict[str, pl.DataFrame], dict[str, list[Hits]]]:
+    """Every text column of every table, redacted once; hits by table."""
+    hits: dict[str, list[Hits]] = {}
     out = {}
     for name, frame in frames.items():
         columns = [n for n, t in frame.schema.items() if n not in _OURS and _has_text(t)] if frame.height else []
-        out[name], hits = redact(frame, columns, pii=pii)
-        counts.update(hits)
-    return out, counts
+        out[name], hits[name] = redact_rows(frame, columns, pii=pii)
+    return out, hits
 
 
 def run_shard(job: ShardJob) -> ShardResult:
@@ -101,79 +110,156 @@ def run_shard(job: ShardJob) -> ShardResult:
 
 
 def _run(job: ShardJob) -> ShardResult:
-    result = ShardResult(job.index)
-    frames, result.redactions = redacted(read_units(job.units, job.read), pii=job.options.pii)
-    folder = Path(job.folder)
-    result.fingerprint = fingerprint(frames)
-    result.diagnostics.update(frames["diagnostics"]["code"].to_list())
-    result.attempts.update(frames["attempts"]["source_format"].to_list())
-    result.packages = tuple(dict.fromkeys(frames["attempts"]["package_id"].to_list()))
-    for name, frame in frames.items():
-        result.tables[name] += frame.height
-        write_table_part(result, folder, name if name == "diagnostics" else f"tables/{name}", frame)
-    context = Context(frames)
-    for name, row_family in ROW_FAMILIES.items():
-        rows = assemble(row_family, context, job.options)
-        count_rows(result, name, rows)
-        for where, frame in (("rows", rows.accepted), ("rejected", rows.rejected)):
-            write_table_part(result, folder, f"{where}/{name}", frame)
-        write_line_part(result, folder, name, rows.lines)
+    result = ShardResult(job.index, stats=stat_cells(job.units) if job.units else {})
+    done = list(_compiled(job.units, job))
+    result.counts = pl.concat([made.tally.frame() for made in done])
+    cells = sorted(cell for made in done for cell in made.owners.cells)
+    for target in done[0].frames:
+        if target.endswith(".parquet"):
+            for made in done:
+                check(Path(target).stem, made.frames[target].drop(CELL), job.options.check)
+        frame = _together([(made.owners.cells, made.frames[target]) for made in done], cells)
+        write_target(result, Path(job.folder), target, frame, cells)
+    for made in done:
+        result.fingerprints |= made.fingerprints
     return result
 
 
-def write_line_part(result: ShardResult, folder: Path, family: str, lines: pl.Series) -> None:
-    """The JSON lines of a family's accepted rows as one part file; none when there are none."""
-    if lines.len():
-        path = folder / f"lines.{family}.{result.index:05d}.jsonl"
-        write_lines(lines, path)
-        result.parts[f"rows/{family}.jsonl"] = path.name
+def _together(pieces: Sequence[tuple[tuple[str, ...], pl.DataFrame]], cells: Sequence[str]) -> pl.DataFrame:
+    """Frames of several cells each as one, in the order of all cells."""
+    if len(pieces) == 1:
+        return pieces[0][1]
+    number = {cell: i for i, cell in enumerate(cells)}
+    frames = [
+        frame.with_columns(pl.col(CELL).replace_strict(list(range(len(own))), [number[c] for c in own]).cast(pl.UInt32))
+        for own, frame in pieces
+    ]
+    return pl.concat(frames).sort(CELL, maintain_order=True)
 
 
-def write_table_part(result: ShardResult, folder: Path, key: str, frame: pl.DataFrame) -> None:
-    """A frame as one part file; none when it is empty."""
-    if frame.height:
-        models.check_schema(Path(key).name, frame)
-        path = folder / f"{key.replace('/', '.')}.{result.index:05d}.arrow"
+def write_target(result: ShardResult, folder: Path, target: str, frame: pl.DataFrame, cells: Sequence[str]) -> None:
+    """One file's rows, with the numbers of their cells and in their order, as a part; none when there are none."""
+    if frame.is_empty():
+        return
+    result.layout = pl.concat([result.layout, laid_out(target, frame, cells)])
+    path = folder / f"{target.replace('/', '.')}.{result.index:05d}"
+    result.parts[target] = path.name
+    if target.endswith(".jsonl"):
+        write_lines(frame["line"], path)
+        return
+    frame = frame.drop(CELL)
+    if len(cells) == 1 and home(cells[0]) == REST:
+        # A chunk of its own: encoded here, it takes a tenth of the disk.
+        result.encoded[target] = write_row_groups(frame, path, contract(Path(target).stem))
+    else:
         write_part(frame, path)
-        result.parts[f"{key}.parquet"] = path.name
 
 
-def count_rows(result: ShardResult, family: str, rows: FamilyRows) -> None:
-    """Add the counts of one family's rows."""
-    result.accepted[family] += rows.accepted.height
-    result.generated[family] += rows.accepted.height + rows.rejected.height
-    if rows.rounds:
-        result.rounds[family] = rows.rounds
-    for frame, verdict in ((rows.accepted, "accepted"), (rows.rejected, "rejected")):
-        if frame.height:
-            seen = frame["package_id"].value_counts(sort=False)
-            for package, n in zip(seen["package_id"].to_list(), seen["count"].to_list(), strict=True):
-                result.by_package[package, verdict] += n
-    if rows.rejected.height:
-        reasons = rows.rejected.select(pl.col("reject_reasons").explode()).to_series().value_counts(sort=False)
-        for reason, n in zip(reasons["reject_reasons"].to_list(), reasons["count"].to_list(), strict=True):
-            result.reasons[family, reason] += n
-    if rows.accepted.height:
-        quality = rows.accepted["quality"].struct.unnest()
-        for part in QUALITY_PARTS:
-            if quality.schema[part] == pl.Float64:
-                result.scores[family, part] = _histogram(quality[part])
+def laid_out(target: str, frame: pl.DataFrame, cells: Sequence[str]) -> pl.DataFrame:
+    """The layout of one file, from its rows or lines with the numbers of their cells."""
+    size = (pl.col("line").str.len_bytes().cast(pl.Int64) + 1).sum() if "line" in frame.columns else pl.lit(0)
+    rows = frame.group_by(CELL, maintain_order=True).agg(rows=pl.len().cast(pl.Int64), bytes=size.cast(pl.Int64))
+    names = pl.Series("cell", cells, dtype=pl.String).gather(rows[CELL])
+    return rows.select(pl.lit(target).alias("target"), names, "rows", "bytes")
 
 
-def _histogram(values: pl.Series) -> list[int]:
-    """Counts in ten equal bins over 0..1, then the number of nulls."""
-    bins = (values.drop_nulls() * BINS).cast(pl.Int64).clip(0, BINS - 1).value_counts(sort=False)
-    counts = dict(zip(bins.to_series(0).to_list(), bins["count"].to_list(), strict=True))
-    return [counts.get(i, 0) for i in range(BINS)] + [values.null_count()]
+@dataclass
+class Made:
+    """What became of some cells: frames by file of the output, in the order of cells."""
+
+    owners: Owners
+    tally: Tally
+    frames: dict[str, pl.DataFrame]
+    fingerprints: dict[str, str]
 
 
-def fingerprint(frames: Mapping[str, pl.DataFrame]) -> str:
-    """Digest over what was read: refs with the digests of their bytes, attempts with the digests of their files."""
-    h = hashlib.sha256()
+def _compiled(units: Sequence[Unit], job: ShardJob) -> Iterable[Made]:
+    """The cells together, as far as they can be told apart; those that cannot, one by one."""
+    if job.bucket is not None:
+        got = gather(job.bucket)
+        frames, hits = redacted(got.frames, pii=job.options.pii)
+        borrowed, _ = redacted(got.borrowed, pii=job.options.pii)
+        yield compiled(frames, hits, Owners((bucket_cell(job.bucket.number),), {}), job.options, borrowed)
+        return
+    frames, hits = redacted(_read(units, job), pii=job.options.pii)
+    if cell_of(units[0]) == REST:
+        yield compiled(frames, hits, Owners((REST,), {}), job.options)
+        return
+    found = owners(units, frames)
+    alone = torn(found, frames)
+    if not alone:
+        yield compiled(frames, hits, found, job.options)
+        return
+    del frames
+    groups = [[u for u in units if cell_of(u) not in alone]]
+    groups += [[u for u in units if cell_of(u) == cell] for cell in alone]
+    for own in groups:
+        if own:
+            frames, hits = redacted(_read(own, job), pii=job.options.pii)
+            yield compiled(frames, hits, owners(own, frames), job.options)
+
+
+def _read(units: Sequence[Unit], job: ShardJob) -> dict[str, pl.DataFrame]:
+    frames = read_units(units, job.read)
+    if cell_of(units[0]) == REST:
+        return frames
+    # Which packages are read together is chance: that none of them holds an attempt is said of the load, when it is so.
+    chance = (pl.col("code") == "no_attempt") & pl.col("package_id").is_null()
+    return frames | {"diagnostics": frames["diagnostics"].filter(~chance)}
+
+
+def compiled(
+    frames: Mapping[str, pl.DataFrame],
+    hits: Mapping[str, list[Hits]],
+    found: Owners,
+    options: CompileOptions,
+    borrowed: Mapping[str, pl.DataFrame] | None = None,
+) -> Made:
+    """Rows of all families from redacted tables, counted by cell; `borrowed` rows of other cells are looked up only."""
+    tally = Tally(found.cells)
+    for name, own in hits.items():
+        if own:
+            tally.redactions(found.of(frames[name]), own)
+    owned = {name: found.sorted(frame) for name, frame in frames.items()}
+    tally.add("diagnostics", owned["diagnostics"], a=pl.col("code"))
+    tally.add("attempts", owned["attempts"], a=pl.col("source_format"), b=pl.col("package_id"))
+    out = {f"tables/{n}.parquet" if n != "diagnostics" else "diagnostics.parquet": f for n, f in owned.items()}
+    prints = fingerprints(owned, found.cells)
+    joined = {name: frame.drop(CELL) for name, frame in owned.items()}
+    context = Context(joined | {name: pl.concat([joined[name], rows]) for name, rows in (borrowed or {}).items()})
+    for name, row_family in ROW_FAMILIES.items():
+        rows = assemble(row_family, context, options)
+        tally.family(name, rows, found)
+        accepted = found.sorted(rows.accepted.with_columns(_line=rows.lines))
+        out[f"rows/{name}.parquet"] = accepted.drop("_line")
+        out[f"rows/{name}.jsonl"] = accepted.select(CELL, line="_line")
+        out[f"rejected/{name}.parquet"] = found.sorted(rows.rejected)
+    return Made(found, tally, out, prints)
+
+
+def check(table: str, frame: pl.DataFrame, how: str) -> None:
+    """Hold a frame to its contract.
+
+    By default every row is checked by the table's rules as expressions, whose verdict is pandera's at a fiftieth of the time, and
+    pandera is asked when they object, for its report. `full` asks pandera in any case, `off` looks at names and dtypes only.
+
+    Raises:
+        TableError: It does not hold; with the rules and rows that fail.
+    """
+    models.check_schema(table, frame)
+    if frame.height and (how == "full" or (how == "auto" and models.failures(table, frame))):
+        models.validate(table, frame)
+
+
+def fingerprints(frames: Mapping[str, pl.DataFrame], cells: Sequence[str]) -> dict[str, str]:
+    """Digest over what was read of each cell: refs with the digests of their bytes, attempts with the digests of their files."""
+    digests = [hashlib.sha256() for _ in cells]
     for name, columns in (
         ("evidence", ("package_id", "ref", "sha256")),
         ("attempts", ("package_id", "attempt_id", "source_digest")),
     ):
-        text = frames[name].select(pl.concat_str(pl.col(c).fill_null("") for c in columns))
-        h.update("\n".join(text.to_series().to_list()).encode())
-    return h.hexdigest()
+        text = frames[name].select(CELL, t=pl.concat_str(pl.col(c).fill_null("") for c in columns))
+        joined = text.group_by(CELL, maintain_order=True).agg(pl.col("t").str.join("\n"))
+        for cell, own in zip(joined[CELL].to_list(), joined["t"].to_list(), strict=True):
+            digests[cell].update(own.encode())
+    return {cell: d.hexdigest() for cell, d in zip(cells, digests, strict=True)}

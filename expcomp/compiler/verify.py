@@ -12,7 +12,7 @@ import polars as pl
 
 from expcomp.compiler.assemble import row_lines
 from expcomp.compiler.canonical import json_lines
-from expcomp.errors import SourceError
+from expcomp.errors import ExpcompError, SourceError
 from expcomp.io.digest import PREFIX, sha256_expr, sha256_file
 from expcomp.io.documents import read_json
 from expcomp.io.files import listing
@@ -93,13 +93,22 @@ def _file(root: Path, name: str, entry: dict[str, Any], found: Verification) -> 
         return
     if not name.endswith(".parquet"):
         return
-    table = models.table(Path(name).stem)
+    try:
+        table = models.table(Path(name).stem)
+        rows = pl.scan_parquet(path).select(pl.len()).collect().item()
+    except (ExpcompError, KeyError, OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        found.problems.append(f"{name}: {_unread(error)}")
+        return
     for key, want in (("schema_digest", schema_digest(table)), ("rules_digest", rules_digest(table))):
         if entry.get(key) != want:
             found.problems.append(f"{name}: {key} is {entry.get(key)}, this version of expcomp has {want}")
-    rows = pl.scan_parquet(path).select(pl.len()).collect().item()
     if rows != entry.get("rows"):
         found.problems.append(f"{name}: {rows} rows, manifest.json says {entry.get('rows')}")
+
+
+def _unread(error: BaseException) -> str:
+    first = (str(error).splitlines() or [""])[0]
+    return f"cannot be read ({error.__class__.__name__}: {first[:160]})"
 
 
 def _family(
@@ -113,10 +122,8 @@ def _family(
         try:
             rows = pl.read_parquet(path)
             models.check_schema(family, rows)
-        except Exception as error:
-            found.problems.append(
-                f"{where}/{family}.parquet: cannot be read ({error.__class__.__name__}: {str(error).splitlines()[0][:160]})"
-            )
+        except (Exception, pl.exceptions.PanicException) as error:
+            found.problems.append(f"{where}/{family}.parquet: {_unread(error)}")
             continue
         content = [c for c in rows.columns if c not in exclude and c != "content_hash"]
         text = json_lines(rows, content)
@@ -167,7 +174,11 @@ def _twin(
 def _books(report: dict[str, Any], counts: dict[str, dict[str, Counter[str]]], found: Verification) -> None:
     """Every count of the report against the files: families with reasons, packages, the total."""
     want: dict[str, dict[str, Any]] = {"families": {}, "packages": {}, "total": {}}
-    packages: dict[str, Counter[str]] = {p: Counter() for p in report.get("packages", {})}
+    said = {part: report.get(part, {}) for part in ("families", "packages")}
+    for part in [part for part, value in said.items() if not isinstance(value, dict)]:
+        found.problems.append(f"report.json: {part} is no object")
+        said[part] = {}
+    packages: dict[str, Counter[str]] = {p: Counter() for p in said["packages"]}
     for family, c in counts.items():
         yes, no = c["accepted"].total(), c["rejected"].total()
         want["families"][family] = {
@@ -187,8 +198,8 @@ def _books(report: dict[str, Any], counts: dict[str, dict[str, Counter[str]]], f
     if report.get("total") != want["total"]:
         found.problems.append(f"report.json: total says {report.get('total')}, files hold {want['total']}")
     for part in ("families", "packages"):
-        have = report.get(part, {})
+        have = said[part]
         for name in sorted(set(have) | set(want[part])):
-            if have.get(name) != want[part].get(name):
-                said, real = have.get(name), want[part].get(name)
-                found.problems.append(f"report.json: {part} {name} says {said}, files hold {real}")
+            told, real = have.get(name), want[part].get(name)
+            if told != real:
+                found.problems.append(f"report.json: {part} {name} says {told}, files hold {real}")

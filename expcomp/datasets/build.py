@@ -21,6 +21,8 @@ from expcomp.datasets.shards import plan_shards, ranked, run_shard
 from expcomp.datasets.split import assign
 from expcomp.datasets.stage import Shared, Staged, StageJob, plan_stage, run_stage, share
 from expcomp.errors import SourceError, UsageError
+from expcomp.io.engine import Engine, engine_of
+from expcomp.io.memory import DATASET, processes_within
 from expcomp.io.pool import workers
 from expcomp.io.progress import Progress
 from expcomp.io.publish import publish
@@ -66,6 +68,8 @@ def write_datasets(
     force: bool = False,
     processes: int | None = None,
     progress: Progress | None = None,
+    engine: Engine | str | None = None,
+    memory: int | None = None,
 ) -> dict[str, Any]:
     """Build datasets from the output folder of a compile and return their manifest.
 
@@ -80,13 +84,17 @@ def write_datasets(
         force: Replace an earlier output, in one step.
         processes: Worker processes; by default the processors, 1 for small inputs.
         progress: Where progress is shown.
+        engine: Where rows are made and written: `local`, `ray`, or an `Engine`; the files are the same.
+        memory: Bytes that all processes may take together: decides how many run; the files are the same.
 
     Raises:
         SourceError: The compile or a held-out set cannot be read.
         OutputError: `out` exists or cannot be written.
-        UsageError: A target that does not exist, or `out` inside the compile.
+        UsageError: A target that does not exist, `out` inside the compile, or a memory in which nothing can be done.
     """
     options, progress = options or DatasetOptions(), progress or Progress()
+    processes = processes_within(memory, processes, DATASET)
+    where = engine_of(engine, processes)
     wanted = resolve_targets(targets)
     compiled, target = Compiled.of(Path(source)), Path(out)
     _apart(Path(source), target)
@@ -106,9 +114,9 @@ def write_datasets(
             if not path.is_file():
                 msg = f"{source}: rows/{kind.family}.parquet is missing; compile again"
                 raise SourceError(msg)
-            jobs += plan_stage(kind, path, parts, len(jobs))
+            jobs += plan_stage(kind, path.absolute(), parts, len(jobs))
         cores = processes or len(os.sched_getaffinity(0))
-        with workers(min(cores, max(1, len(jobs))), preload=PRELOAD) as pool:
+        with workers(min(cores, max(1, len(jobs))), preload=PRELOAD, engine=where) as pool:
             with progress.stage("rows", len(jobs)) as tick:
                 staged = pool.map(run_stage, jobs, tick)
             plan = _plan(wanted, staged, parts, staging, options)

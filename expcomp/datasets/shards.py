@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,18 @@ from expcomp.datasets.lines import json_lines
 from expcomp.datasets.lower import lower
 from expcomp.datasets.templates import counts
 from expcomp.datasets.tokens import chat_columns
-from expcomp.io.dataset_files import Written, write_jsonl, write_shard
+from expcomp.io.dataset_files import Lines, Written, write_shard
 from expcomp.io.parts import compact, read_batches
 from expcomp.tables.targets import TARGETS
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from expcomp.tables.targets import Target
 
-SHARD = 192 << 20
-"""Bytes of text after which a config's next file begins; well below the 500 MB that viewers and readers like."""
+SHARD = 96 << 20
+"""Bytes of text after which a config's next file begins: well below the 500 MB that viewers and readers like, and what a worker holds,
+of short messages up to seven times as much."""
 
 _CHUNK = 24 << 20
 
@@ -96,37 +100,51 @@ def plan_shards(target: Target, keys: pl.DataFrame, parts: Path, out: Path) -> l
 
 
 def run_shard(job: ShardJob) -> ShardDone:
-    """Gather the rows of a shard, lower them, and write its files."""
+    """Gather the rows of a shard, lower them, and write its files, a chunk at a time."""
     target = TARGETS[job.target]
-    tallies: dict[str, Counter[str]] = {}
-    wire, left = [], [pl.DataFrame(schema=dict(LEFT))]
-    taken = []
+    stem = Path(job.out) / f"{job.split}-{job.number:05}"
+    found = _Found([], [pl.DataFrame(schema=dict(LEFT))], {})
+    files: dict[str, Written] = {}
+    with Lines(stem.with_name(f"{stem.name}.jsonl")) as lines:
+        # One pass: what the rows become would take as much memory again, and as text a third time.
+        tables = _tables(target, job, found, lines if "jsonl" in target.files else None)
+        first = next(tables, None)
+        if first is not None and "parquet" in target.files:
+            path = stem.with_name(f"{stem.name}.parquet")
+            files["parquet"] = write_shard(chain([first], tables), arrow_schema(target), path)
+        for _ in tables:
+            pass
+        written = lines.close()
+    if written is not None:
+        files["jsonl"] = written
+    counts = {name: dict(tally) for name, tally in found.tallies.items()}
+    return ShardDone(job.target, job.split, job.number, files, pl.concat(found.taken), pl.concat(found.left), counts)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is known of a shard once its rows were lowered."""
+
+    taken: list[pl.Series]
+    left: list[pl.DataFrame]
+    tallies: dict[str, Counter[str]]
+
+
+def _tables(target: Target, job: ShardJob, found: _Found, lines: Lines | None) -> Iterator[pa.Table]:
+    """The rows of a shard as the trainer reads them, chunk by chunk; lines are written on the way."""
     for start, rows in _chunks(_gathered(job), job.rows["_size"]):
         made = lower(target, rows, split=job.split, start=job.start + start)
-        wire.append(made.frame)
-        left.append(made.left)
+        found.left.append(made.left)
         fine = rows.select(~pl.col("row_id").is_in(made.left["row_id"].implode())).to_series()
-        taken.append(fine.alias("taken"))
-        for name, found in _tally(target, rows.filter(fine)).items():
-            tallies.setdefault(name, Counter()).update(found)
-    files: dict[str, Written] = {}
-    if any(f.height for f in wire):
-        stem = Path(job.out) / f"{job.split}-{job.number:05}"
-        tables = (to_arrow(target, f) for f in wire if f.height)
+        found.taken.append(fine.alias("taken"))
+        for name, tally in _tally(target, rows.filter(fine)).items():
+            found.tallies.setdefault(name, Counter()).update(tally)
+        if not made.frame.height:
+            continue
+        if lines is not None:
+            lines.write(json_lines(target, made.frame))
         if "parquet" in target.files:
-            files["parquet"] = write_shard(tables, arrow_schema(target), stem.with_name(f"{stem.name}.parquet"))
-        if "jsonl" in target.files:
-            lines = (json_lines(target, f) for f in wire if f.height)
-            files["jsonl"] = write_jsonl(lines, stem.with_name(f"{stem.name}.jsonl"))
-    return ShardDone(
-        job.target,
-        job.split,
-        job.number,
-        files,
-        pl.concat(taken),
-        pl.concat(left),
-        {n: dict(t) for n, t in tallies.items()},
-    )
+            yield to_arrow(target, made.frame)
 
 
 def _tally(target: Target, rows: pl.DataFrame) -> dict[str, dict[str, int]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from expcomp.io.digest import PREFIX
+from expcomp.io.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-__all__ = ["Written", "write_jsonl", "write_shard"]
+__all__ = ["Lines", "Written", "write_shard"]
 
 GROUP_BYTES = 48 << 20
 """A row group begins anew after about this many bytes; viewers refuse large ones."""
@@ -45,7 +47,7 @@ def write_shard(tables: Iterable[pa.Table], schema: pa.Schema, path: Path, *, ch
     import pyarrow.parquet as pq
 
     rows = 0
-    with path.open("wb") as raw:
+    with whole(path) as beside, beside.open("wb") as raw:
         handle = _Hashing(raw)
         with pq.ParquetWriter(
             handle,
@@ -62,20 +64,39 @@ def write_shard(tables: Iterable[pa.Table], schema: pa.Schema, path: Path, *, ch
     return Written(rows, handle.size, PREFIX + handle.digest.hexdigest())
 
 
-def write_jsonl(lines: Iterable[pl.Series], path: Path) -> Written:
-    """Write texts as lines, UTF-8, each ended by a newline."""
-    import polars as pl
+class Lines:
+    """A file of lines in the making, UTF-8, each ended by a newline; there once it is closed, and only if it has any."""
 
-    rows = 0
-    with path.open("wb") as raw:
-        handle = _Hashing(raw)
-        for series in lines:
-            # In Arrow's older layout texts lie end to end: with their line ends they are the file.
-            ended = (series + "\n").rechunk()
-            data = ended.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
-            handle.write(memoryview(data)[: int(ended.str.len_bytes().sum())] if data else b"")
-            rows += series.len()
-    return Written(rows, handle.size, PREFIX + handle.digest.hexdigest())
+    def __init__(self, path: Path) -> None:
+        self._stack = ExitStack()
+        self._path = path
+        self._handle: _Hashing | None = None
+        self._rows = 0
+
+    def write(self, series: pl.Series) -> None:
+        """Add texts."""
+        import polars as pl
+
+        if self._handle is None:
+            beside = self._stack.enter_context(whole(self._path))
+            self._handle = _Hashing(self._stack.enter_context(beside.open("wb")))
+        # In Arrow's older layout texts lie end to end: with their line ends they are the file.
+        ended = (series + "\n").rechunk()
+        data = ended.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
+        self._handle.write(memoryview(data)[: int(ended.str.len_bytes().sum())] if data else b"")
+        self._rows += series.len()
+
+    def close(self) -> Written | None:
+        """Finish the file."""
+        self._stack.close()
+        handle = self._handle
+        return None if handle is None else Written(self._rows, handle.size, PREFIX + handle.digest.hexdigest())
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, *failed: object) -> None:
+        self._stack.__exit__(*failed)  # type: ignore[arg-type]
 
 
 class _Hashing:

@@ -30,3 +30,10 @@ def sha256_expr(text: str | pl.Expr) -> pl.Expr:
     value: Any = pl.col(text) if isinstance(text, str) else text
     expr: pl.Expr = value.chash.sha2_256()
     return expr
+
+
+def xxh3_expr(text: str | pl.Expr) -> pl.Expr:
+    """64 bits of xxh3 of a String column or expression, vectorised; null stays null. For buckets and joins, never for identity."""
+    value: Any = pl.col(text) if isinstance(text, str) else text
+    expr: pl.Expr = value.nchash.xxh3_64()
+    return expr

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from expcomp.io.whole import whole
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
@@ -28,7 +30,7 @@ def write_batches(frame: pl.DataFrame, lengths: Sequence[int], path: Path) -> No
     # Converted once and cut afterwards: a conversion costs milliseconds, however few its rows.
     batch = frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks().to_batches()[0]
     start = 0
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+    with whole(path) as beside, pa.OSFile(str(beside), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         for length in lengths:
             writer.write_batch(batch.slice(start, length))
             start += length

@@ -19,8 +19,9 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from expcomp.errors import InternalError
+from expcomp.io.engine import LOCAL, Engine
 
-PRELOAD = ("expcomp.compiler.shard", "expcomp.compiler.merge", "expcomp.sources.stream", "pandera.polars")
+PRELOAD = ("expcomp.compiler.shard", "expcomp.compiler.merge", "expcomp.sources.stream")
 """What the server imports once for all workers, unless the caller names other modules."""
 
 T = TypeVar("T")
@@ -30,8 +31,10 @@ R = TypeVar("R")
 class Workers:
     """Runs jobs in processes, or here when there is one worker."""
 
-    def __init__(self, executor: ProcessPoolExecutor | None) -> None:
+    def __init__(self, executor: ProcessPoolExecutor | None, size: int = 1) -> None:
         self._executor = executor
+        self.size = size
+        """Jobs that run at once."""
 
     def map(self, work: Callable[[T], R], jobs: Sequence[T], done: Callable[[int], None]) -> list[R]:
         """Results in the order of the jobs; `done` hears the number of finished jobs."""
@@ -56,9 +59,22 @@ class Workers:
         return [found[i] for i in range(len(jobs))]
 
 
+HERE = Workers(None)
+"""The caller's process."""
+
+
 @contextmanager
-def workers(count: int, *, preload: Sequence[str] = PRELOAD) -> Iterator[Workers]:
-    """A pool of `count` processes; one means this process. `preload` counts when no pool came before in this process."""
+def workers(count: int, *, preload: Sequence[str] = PRELOAD, engine: Engine = LOCAL) -> Iterator[Workers]:
+    """A pool of `count` processes; one means this process. `preload` counts when no pool came before in this process.
+
+    An engine on other machines brings its own workers, and says how many.
+    """
+    if engine.remote:
+        from expcomp.io.engine_ray import ray_workers
+
+        with ray_workers(engine) as pool:
+            yield pool
+        return
     if count <= 1:
         yield Workers(None)
         return
@@ -68,7 +84,7 @@ def workers(count: int, *, preload: Sequence[str] = PRELOAD) -> Iterator[Workers
             executor = ProcessPoolExecutor(count, mp_context=_context(preload), initializer=_settle)
             for _ in range(count):
                 executor.submit(os.getpid)  # they start now, while the setting above holds
-        yield Workers(executor)
+        yield Workers(executor, count)
     finally:
         # With all results in, nothing is lost by not waiting for the workers to tidy up; without, they must not go on.
         if executor is not None:

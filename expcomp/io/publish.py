@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from expcomp.errors import OutputError
+from expcomp.io.whole import sweep
 
 _AT_FDCWD = -100
 _EXCHANGE = 2
@@ -54,6 +55,7 @@ def publish(out: Path, *, force: bool = False) -> Iterator[Path]:
     try:
         try:
             yield staging
+            sweep(staging)
             _sync(staging)
             _refuse(out, force=force)
             _put(staging, out)
@@ -65,6 +67,14 @@ def publish(out: Path, *, force: bool = False) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
         Path(f"{staging}{_LOCK}").unlink(missing_ok=True)
         os.close(lock)
+
+
+def link(source: Path, target: Path) -> None:
+    """The same file under another name; a copy where the file system has no links."""
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _refuse(out: Path, *, force: bool) -> None:

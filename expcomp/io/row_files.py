@@ -13,9 +13,12 @@ import orjson
 import polars as pl
 
 from expcomp.errors import OutputError, SourceError, UsageError
+from expcomp.io.whole import whole
 
 PORTION = 64 << 20
 """Bytes of rows that are looked at together."""
+
+LARGE_BYTES = 16 << 20
 
 LINES = (".jsonl", ".ndjson")
 NAMES = {
@@ -36,8 +39,16 @@ class Shard(NamedTuple):
     files: tuple[Path, ...]
 
 
+class Cut(NamedTuple):
+    """A piece of a file: rows of a Parquet file, or bytes of a file of lines, which has the lines that begin in it."""
+
+    path: Path
+    start: int
+    size: int
+
+
 class Portion(NamedTuple):
-    """Some rows of a file: `ids` has a line each (`IDS`), `texts` one for each text in them (`TEXTS`)."""
+    """Rows of a piece, numbered from 0: `ids` has a line each (`IDS`), `texts` one for each text in them (`TEXTS`)."""
 
     ids: pl.DataFrame
     texts: pl.DataFrame
@@ -69,42 +80,59 @@ def row_shards(path: Path) -> list[Shard]:
     ]
 
 
-def portions(path: Path) -> Iterator[Portion]:
-    """The rows of a file, in order.
+def large(path: Path) -> bool:
+    """Whether the files of rows at a path are worth worker processes."""
+    return sum(shard.files[0].stat().st_size for shard in row_shards(path)) > LARGE_BYTES
+
+
+def cuts(path: Path) -> list[Cut]:
+    """A file in pieces of about `PORTION` bytes of rows; the rows themselves are not read.
+
+    Raises:
+        SourceError: The file cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = path.absolute()
+    try:
+        if path.suffix.lower() != ".parquet":
+            end = path.stat().st_size
+            return [Cut(path, start, min(PORTION, end - start)) for start in range(0, end, PORTION)]
+        meta = pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        msg = f"{path} cannot be read: {error}"
+        raise SourceError(msg) from error
+    size = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
+    step = max(1, min(100_000, PORTION * meta.num_rows // max(1, 4 * size)))  # encoded text is some four times smaller
+    return [Cut(path, start, min(step, meta.num_rows - start)) for start in range(0, meta.num_rows, step)]
+
+
+def read_cut(cut: Cut) -> Portion:
+    """The rows of a piece.
 
     Raises:
         SourceError: The file cannot be read; the message names the line.
     """
     try:
-        yield from _parquet(path) if path.suffix.lower() == ".parquet" else _lines(path)
+        return _parquet(cut) if cut.path.suffix.lower() == ".parquet" else _lines(cut)
     except (OSError, pl.exceptions.PolarsError) as error:
-        msg = f"{path} cannot be read: {error}"
+        msg = f"{cut.path} cannot be read: {error}"
         raise SourceError(msg) from error
 
 
-def _parquet(path: Path) -> Iterator[Portion]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        meta = pq.read_metadata(path)
-    except pa.ArrowException as error:
-        msg = f"{path} cannot be read: {error}"
-        raise SourceError(msg) from error
-    size = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
-    step = max(1, min(100_000, PORTION * meta.num_rows // max(1, 4 * size)))  # encoded text is some four times smaller
-    for start in range(0, meta.num_rows, step):
-        frame = pl.scan_parquet(path, glob=False).slice(start, step).collect()
-        row = (pl.int_range(pl.len()) + start).cast(pl.UInt32).alias("row")
-        ids = {
-            name: next((pl.col(c).cast(pl.String) for c in columns if c in frame.columns), pl.lit(None, pl.String))
-            for name, columns in NAMES.items()
-        }
-        at = frame.select(row)["row"]
-        texts = [_leaves(at, frame[c]) for c in frame.columns]
-        yield Portion(
-            frame.select(row, **ids), pl.concat([pl.DataFrame(schema=TEXTS), *(t for part in texts for t in part)])
-        )
+def _parquet(cut: Cut) -> Portion:
+    frame = pl.scan_parquet(cut.path, glob=False).slice(cut.start, cut.size).collect()
+    row = pl.int_range(pl.len(), dtype=pl.UInt32).alias("row")
+    ids = {
+        name: next((pl.col(c).cast(pl.String) for c in columns if c in frame.columns), pl.lit(None, pl.String))
+        for name, columns in NAMES.items()
+    }
+    at = frame.select(row)["row"]
+    texts = [_leaves(at, frame[c]) for c in frame.columns]
+    return Portion(
+        frame.select(row, **ids), pl.concat([pl.DataFrame(schema=TEXTS), *(t for part in texts for t in part)])
+    )
 
 
 def _leaves(rows: pl.Series, values: pl.Series) -> list[pl.DataFrame]:
@@ -122,38 +150,48 @@ def _leaves(rows: pl.Series, values: pl.Series) -> list[pl.DataFrame]:
     return []
 
 
-def _lines(path: Path) -> Iterator[Portion]:
-    with path.open("rb") as handle:
-        number = row = 0
-        while lines := handle.readlines(PORTION):
-            ids: list[tuple[Any, ...]] = []
-            texts: list[tuple[int, str]] = []
-            for line in lines:
-                number += 1
-                if not line.strip():
-                    continue
-                value = _row(path, number, line)
-                found = (
-                    next((value[c] for c in columns if value.get(c) is not None), None) for columns in NAMES.values()
-                )
-                ids.append((row, *(None if v is None else str(v) for v in found)))
-                texts.extend((row, text) for text in _strings(value))
-                row += 1
-            yield Portion(
-                pl.DataFrame(ids, schema=dict(IDS), orient="row"), pl.DataFrame(texts, schema=dict(TEXTS), orient="row")
-            )
+def _lines(cut: Cut) -> Portion:
+    ids: list[tuple[Any, ...]] = []
+    texts: list[tuple[int, str]] = []
+    with cut.path.open("rb") as handle:
+        if cut.start:
+            handle.seek(cut.start - 1)
+            handle.readline()  # the line that began before; nothing but its end where one begins here
+        end = handle.tell()
+        while (at := end) < cut.start + cut.size and (line := handle.readline()):
+            end += len(line)
+            if not line.strip():
+                continue
+            value = _row(cut.path, at, line)
+            found = (next((value[c] for c in columns if value.get(c) is not None), None) for columns in NAMES.values())
+            row = len(ids)
+            ids.append((row, *(None if v is None else str(v) for v in found)))
+            texts.extend((row, text) for text in _strings(value))
+    return Portion(
+        pl.DataFrame(ids, schema=dict(IDS), orient="row"), pl.DataFrame(texts, schema=dict(TEXTS), orient="row")
+    )
 
 
-def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
+def _row(path: Path, at: int, line: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        msg = f"{path}, line {number}: no JSON ({error})"
+        msg = f"{path}, line {_line_number(path, at)}: no JSON ({error})"
         raise SourceError(msg) from error
     if not isinstance(value, dict):
-        msg = f"{path}, line {number}: {type(value).__name__}, expected one JSON object a line"
+        msg = f"{path}, line {_line_number(path, at)}: {type(value).__name__}, expected one JSON object a line"
         raise SourceError(msg)
     return value
+
+
+def _line_number(path: Path, at: int) -> int:
+    """1-based number of the line that begins at a byte."""
+    lines = 1
+    with path.open("rb") as handle:
+        while at and (chunk := handle.read(min(at, 1 << 20))):
+            lines += chunk.count(b"\n")
+            at -= len(chunk)
+    return lines
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -171,7 +209,9 @@ def _strings(value: Any) -> Iterator[str]:
 def copy_without(path: Path, out: Path, gone: pl.Series) -> int:
     """Copy a file of rows without those at these positions; returns the number of rows that are left."""
     gone = gone.cast(pl.UInt32).unique(maintain_order=True)
-    return _copy_parquet(path, out, gone) if path.suffix.lower() == ".parquet" else _copy_lines(path, out, gone)
+    with whole(out) as beside:
+        copy = _copy_parquet if path.suffix.lower() == ".parquet" else _copy_lines
+        return copy(path, beside, gone)
 
 
 def _copy_parquet(path: Path, out: Path, gone: pl.Series) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import polars as pl
 
 from expcomp.io.digest import PREFIX
+from expcomp.io.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +20,18 @@ ROW_GROUP = 16_384
 ROW_GROUP_BYTES = 24 << 20
 """A row group ends at this many rows or about this many bytes: whole conversations make rows of many kilobytes."""
 
+LEAST_ROWS = 64
+_ONE_PAGE = 1 << 30
+"""Where pages of nested columns end depends on what a column takes in memory, which its values do not decide: so there is one."""
+
 COMPRESSION_LEVEL = 3
 LINES = 1_024
 
 
 def write_part(frame: pl.DataFrame, path: Path) -> None:
     """One part of a build: Arrow IPC, uncompressed, to be read back once."""
-    frame.write_ipc(path, compression="uncompressed")
+    with whole(path) as beside:
+        frame.write_ipc(beside, compression="uncompressed")
 
 
 def read_part(path: Path) -> pl.DataFrame:
@@ -47,7 +54,7 @@ def write_private_parquet(frame: pl.DataFrame, path: Path) -> None:
 
 def write_lines(lines: pl.Series, path: Path) -> None:
     """One text a line, UTF-8, each line ended by a newline."""
-    with path.open("wb") as handle:
+    with whole(path) as beside, beside.open("wb") as handle:
         for start in range(0, lines.len(), LINES):
             handle.write(lines.slice(start, LINES).str.join("\n").cast(pl.Binary).item())
             handle.write(b"\n")
@@ -88,6 +95,61 @@ def write_parquet(frame: pl.DataFrame, out: Path, metadata: Mapping[str, str]) -
     return frame.height
 
 
+def write_row_groups(frame: pl.DataFrame, out: Path, metadata: Mapping[str, str]) -> int:
+    """A frame as Parquet whose bytes depend on its values only, to be copied into a larger file; returns the number of row groups."""
+    # A row group holds at least 64 rows, whatever their size; what a frame takes in memory depends on where it came from.
+    size = _row_group(frame.height, _text_bytes(frame)) if frame.height > LEAST_ROWS else LEAST_ROWS
+    with whole(out) as beside:
+        frame.rechunk().write_parquet(
+            beside,
+            compression="zstd",
+            compression_level=COMPRESSION_LEVEL,
+            row_group_size=size,
+            data_page_size=_ONE_PAGE,
+            metadata=dict(metadata),
+        )
+    return -(-frame.height // size)
+
+
+def _text_bytes(frame: pl.DataFrame) -> int:
+    """Bytes of text in all columns, at any depth."""
+    sums = [expr for name, dtype in frame.schema.items() for expr in _lengths(pl.col(name), dtype)]
+    return int(frame.select(n=pl.sum_horizontal(expr.cast(pl.Int64) for expr in sums)).item()) if sums else 0
+
+
+def _lengths(expr: pl.Expr, dtype: Any) -> list[pl.Expr]:
+    if dtype == pl.String:
+        return [expr.str.len_bytes().sum()]
+    if isinstance(dtype, pl.List):
+        return _lengths(expr.list.explode(keep_nulls=False, empty_as_null=False), dtype.inner)
+    if isinstance(dtype, pl.Struct):
+        return [found for f in dtype.fields for found in _lengths(expr.struct.field(f.name), f.dtype)]
+    return []
+
+
+def join_ranges(ranges: Iterable[tuple[Path, int, int]], out: Path) -> tuple[int, int, str]:
+    """Ranges (file, first byte, bytes) of text files, end to end; lines, bytes and digest of the whole, taken while it is copied."""
+    rows, size, digest = 0, 0, sha256()
+    with whole(out) as beside, beside.open("wb") as target, ExitStack() as stack:
+        files: dict[Path, BinaryIO] = {}
+        for path, start, length in ranges:
+            if path not in files:
+                files[path] = stack.enter_context(path.open("rb"))
+            files[path].seek(start)
+            size += length
+            left = length
+            while left:
+                chunk = files[path].read(min(left, 1 << 20))
+                if not chunk:
+                    msg = f"{path.name} is shorter than it was"
+                    raise OSError(msg)
+                left -= len(chunk)
+                rows += chunk.count(b"\n")
+                digest.update(chunk)
+                target.write(chunk)
+    return rows, size, PREFIX + digest.hexdigest()
+
+
 def join_parquet(parts: Sequence[Path], out: Path, metadata: Mapping[str, str]) -> int:
     """Write IPC parts as one Parquet file, as `write_parquet` does; they are streamed, so memory does not grow with their number."""
     scan = pl.scan_ipc(list(parts))
@@ -105,4 +167,4 @@ def join_parquet(parts: Sequence[Path], out: Path, metadata: Mapping[str, str]) 
 
 
 def _row_group(rows: int, size: int) -> int:
-    return max(64, min(ROW_GROUP, ROW_GROUP_BYTES * rows // max(1, size)))
+    return max(LEAST_ROWS, min(ROW_GROUP, ROW_GROUP_BYTES * rows // max(1, size)))

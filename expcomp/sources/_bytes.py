@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -13,7 +14,9 @@ from expcomp.sources._archive import ArchivePath
 
 HEAD = 64 * 1024
 _LEAST = HEAD + 1
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+"""Links are told when a folder is listed; one that came in between is not followed."""
+_LARGEST = 1 << 30
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -49,10 +52,40 @@ def read_bytes(path: Place, limit: int) -> tuple[bytes, bytes]:
     return _read(path, limit, whole=True)
 
 
+def open_plain(path: Path | ArchivePath) -> IO[bytes]:
+    """A file opened to be read from its beginning on, never through a link.
+
+    Raises:
+        OSError: It cannot be opened, or is a link.
+    """
+    return path.open() if isinstance(path, ArchivePath) else os.fdopen(os.open(path, _READ), "rb")
+
+
+def seekable(path: Path | ArchivePath) -> IO[bytes]:
+    """The same, read from any place; a member of an archive is taken into memory, up to a gigabyte.
+
+    Raises:
+        OSError: It cannot be opened, is a link, or a larger member.
+    """
+    handle = open_plain(path)
+    if handle.seekable():
+        return handle
+    data = io.BytesIO()
+    with handle:
+        while chunk := handle.read(1 << 20):
+            data.write(chunk)
+            if data.tell() > _LARGEST:
+                raise OSError(errno.EFBIG, f"longer than {_LARGEST} bytes; unpack the archive", str(path))
+    data.seek(0)
+    return data
+
+
 def _read(path: Place, limit: int, *, whole: bool) -> tuple[bytes, bytes]:
     try:
         raw = _on_disk(path, limit + 1) if not isinstance(path, ArchivePath) else _in_archive(path, limit + 1)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UnreadableError("symlink_refused", "a symbolic link is not followed") from error
         raise UnreadableError("unreadable", f"cannot read the file: {error.strerror}") from error
     if whole and len(raw) > limit:
         raise UnreadableError("too_large", f"the file is longer than the limit of {limit} bytes")

@@ -36,6 +36,7 @@ class Unit:
         group: Task key when it is known without reading everything; units of one group are compiled together.
         span: Part of a large file: first byte, end byte and position of the first record for lines; first and end row group and
             position of the first row for Parquet. None is the whole file.
+        digest: Of the whole file, where it was taken when the file was cut.
     """
 
     format: str
@@ -44,6 +45,7 @@ class Unit:
     size: int = 0
     group: str | None = None
     span: tuple[int, int, int] | None = None
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

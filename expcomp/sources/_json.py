@@ -231,11 +231,12 @@ def _salvage(text: str, out: Rows) -> None:
             value, at = decoder.raw_decode(text, at)
             ended = at
             out.rows.append((index, _tidy(value, out.problems)))
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             where = error.pos if isinstance(error, json.JSONDecodeError) else at
             offset += len(text[counted:where].encode("utf-8", "replace"))
             counted = where
-            found = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deep"
+            deep = "nested too deep" if isinstance(error, RecursionError) else "a number too long"
+            found = error.msg if isinstance(error, json.JSONDecodeError) else deep
             detail = f"record {index} is no JSON ({found}); it was left out"
             out.problems.append(Problem("bad_json", detail, pos=index, byte_offset=offset))
             end = text.find("\n", at)

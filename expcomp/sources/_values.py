@@ -35,9 +35,19 @@ def writable(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
+def finite(value: Any) -> float | None:
+    """The value if it is a number that a column can hold, else null; JSON has whole numbers beyond all floats."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
 def whole(value: Any) -> int | None:
     """The value if it is a whole number that a column can hold, else null."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if finite(value) is None:
         return None
     number = int(value)
     return number if number == value and -_INT64 <= number < _INT64 else None
@@ -57,9 +67,8 @@ def small(value: Any) -> int | None:
 
 def amount(value: Any) -> float | None:
     """A finite number that is not negative, else null."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        return None
-    return float(value)
+    number = finite(value)
+    return number if number is not None and number >= 0 else None
 
 
 def moment(value: Any) -> tuple[datetime | None, bool]:

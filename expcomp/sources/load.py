@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from expcomp.errors import SourceError, UsageError
+from expcomp.io.engine import engine_of
+from expcomp.io.memory import READ, processes_within
 from expcomp.io.progress import Progress
 from expcomp.sources._columns import frame_of
 from expcomp.sources._contract import Batch, Frames, ReadOptions, Unit
@@ -22,6 +24,7 @@ from expcomp.tables.core import CORE, DIAGNOSTICS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from expcomp.io.engine import Engine
     from expcomp.sources._contract import Found
     from expcomp.sources.stream import Plan
 
@@ -104,18 +107,23 @@ def find_plan(
     options: ReadOptions | None = None,
     processes: int | None = None,
     progress: Progress | None = None,
+    engine: Engine | str | None = None,
+    memory: int | None = None,
 ) -> Plan:
     """What a load would read.
 
     Raises:
         SourceError: A path that does not exist, or nothing that a format recognises.
-        UsageError: An unknown format name.
+        UsageError: An unknown format name, no such engine, or a memory in which nothing can be read.
     """
     from expcomp.io.pool import prepare
     from expcomp.sources.stream import Plan
 
-    found = find(paths, format=format, large=prepare if processes != 1 else None)
-    return Plan(tuple(found.units), options or ReadOptions(), discovery_frame(found), processes, progress or Progress())
+    processes = processes_within(memory, processes, READ)
+    where = engine_of(engine, processes)
+    found = find(paths, format=format, large=prepare if processes != 1 and not where.remote else None)
+    told = discovery_frame(found)
+    return Plan(tuple(found.units), options or ReadOptions(), told, processes, progress or Progress(), where)
 
 
 def read_traces(
@@ -124,6 +132,8 @@ def read_traces(
     options: ReadOptions | None = None,
     processes: int | None = None,
     progress: Progress | None = None,
+    engine: Engine | str | None = None,
+    memory: int | None = None,
     **supply: Any,
 ) -> TraceSet:
     """Read everything below the paths into plain frames; formats are recognised by content unless one is named.
@@ -135,6 +145,8 @@ def read_traces(
         options: What the formats lack.
         processes: Worker processes; by default the processors, 1 for small input.
         progress: Where progress is shown.
+        engine: Where files are read: `local`, `ray`, or an `Engine`; the tables are the same.
+        memory: Bytes that worker processes may take together: decides how many run; the tables it returns are not counted.
         **supply: Fields of `ReadOptions`, in place of `options`: tools, system, arm, task_id, trial, score_scale, ...
 
     Raises:
@@ -142,7 +154,9 @@ def read_traces(
         UsageError: An unknown format name, or both `options` and its fields.
     """
     read = _options(options, supply)
-    plan = find_plan(paths, format=format, options=read, processes=processes, progress=progress)
+    plan = find_plan(
+        paths, format=format, options=read, processes=processes, progress=progress, engine=engine, memory=memory
+    )
     return TraceSet(plan.run().frames(), packages=tuple(dict.fromkeys(u.package_id for u in plan.units)))
 
 
@@ -152,6 +166,8 @@ def scan_traces(
     options: ReadOptions | None = None,
     processes: int | None = None,
     progress: Progress | None = None,
+    engine: Engine | str | None = None,
+    memory: int | None = None,
     **supply: Any,
 ) -> TraceSet:
     """`read_traces` as LazyFrames.
@@ -171,7 +187,9 @@ def scan_traces(
     given = expand(paths)
     if len(given) == 1 and format is None and read == ReadOptions() and is_stored(given[0]):
         return scan(given[0])
-    plan = find_plan(given, format=format, options=read, processes=processes, progress=progress)
+    plan = find_plan(
+        given, format=format, options=read, processes=processes, progress=progress, engine=engine, memory=memory
+    )
     packages = tuple(dict.fromkeys(u.package_id for u in plan.units))
     if sum(u.size for u in plan.units) <= LARGE_BYTES:
         return TraceSet(plan.run().frames(), packages=packages).lazy()

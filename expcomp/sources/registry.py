@@ -90,7 +90,7 @@ def discover(
         raise UsageError(msg)
     sources = [SOURCES[format]] if format is not None else list(SOURCES.values())
     walk = _Walk(sources, forced=format is not None, large=large)
-    given = list(dict.fromkeys(path.absolute() for path in paths))
+    given = list(dict.fromkeys(map(_given, paths)))
     root = _root([path if path.is_dir() and walk.claim(path, _names(path)) is None else path.parent for path in given])
     for path in given:
         if not path.exists():
@@ -104,6 +104,12 @@ def discover(
         unique.setdefault((unit.format, unit.path, unit.span), unit)
     walk.found.units = _told_apart(walk, list(unique.values()), root)
     return walk.found
+
+
+def _given(path: Path) -> Path:
+    """A file that is named as a link is the file it leads to; readers follow none."""
+    whole = path.absolute()
+    return whole.resolve() if whole.is_symlink() and whole.is_file() else whole
 
 
 def _told_apart(walk: _Walk, units: list[Unit], root: Path) -> list[Unit]:

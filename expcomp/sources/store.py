@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +13,14 @@ from expcomp.io.digest import PREFIX, sha256_file
 from expcomp.io.documents import read_json, write_json
 from expcomp.io.publish import publish
 from expcomp.io.sinks import write_parquet
-from expcomp.sources.stream import LARGE, LazyTables
+from expcomp.sources.stream import LazyTables
+from expcomp.sources.streamed import LARGE, Streamed
 from expcomp.sources.traceset import TraceSet
 from expcomp.tables._spec import SCHEMA_VERSION
 from expcomp.tables.core import CORE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from expcomp.sources.stream import Loaded
 
 KIND = "expcomp.traces"
 MANIFEST = "manifest.json"
@@ -40,15 +40,10 @@ def write(ts: TraceSet, out: str | Path, *, force: bool = False) -> None:
         if isinstance(ts.tables, LazyTables):
             parts = staging / ".parts"
             parts.mkdir()
-            loaded = ts.tables.plan.run(folder=parts)
+            loaded = ts.tables.plan.stream(parts)
             for name in CORE:
-                if name in LARGE:
-                    _large(loaded, name, staging)
-                else:
-                    write_parquet(loaded.table(name), staging / f"{name}.parquet", _contract(name))
-            for left in parts.iterdir():
-                left.unlink()
-            parts.rmdir()
+                _stream(loaded, name, staging)
+            shutil.rmtree(parts)
         else:
             for name in CORE:
                 frame = ts[name]
@@ -65,23 +60,23 @@ def _contract(name: str) -> dict[str, str]:
     return {"expcomp.table": name, "expcomp.schema_version": SCHEMA_VERSION}
 
 
-def _large(loaded: Loaded, name: str, staging: Path) -> None:
-    """Parts as they are, in a folder, or joined when they are few; read again only where the finished load changes them."""
-    parts = loaded.parts[name]
-    if not parts:
-        write_parquet(CORE[name].empty(), staging / f"{name}.parquet", _contract(name))
-    elif len(parts) <= ONE_FILE:
-        scan = loaded.finished(name, pl.concat([pl.scan_parquet(p) for p in parts]))
-        _sink(scan, staging / f"{name}.parquet", name)
+def _stream(loaded: Streamed, name: str, staging: Path) -> None:
+    """A table of a streamed load: one file, or, of a large table, its parts as they are; read again only where something changes."""
+    one = staging / f"{name}.parquet"
+    parts = loaded.parts.get(name, ())
+    if name in loaded.held or not parts:
+        write_parquet(loaded.held.get(name, CORE[name].empty()), one, _contract(name))
+    elif name not in LARGE or len(parts) <= ONE_FILE:
+        _sink(pl.concat([loaded.finished(name, p) for p in parts]), one, name)
     else:
         folder = staging / name
         folder.mkdir()
         for part in parts:
-            target = folder / part.name.removeprefix(f"{name}.")
-            if loaded.unchanged(name):
-                part.rename(target)
+            target = folder / part.path.name.removeprefix(f"{name}.")
+            if loaded.unchanged(name, part):
+                part.path.rename(target)
             else:
-                _sink(loaded.finished(name, pl.scan_parquet(part)), target, name)
+                _sink(loaded.finished(name, part), target, name)
 
 
 def _sink(scan: pl.LazyFrame, path: Path, name: str) -> None:
@@ -137,6 +132,10 @@ def scan(folder: Path) -> TraceSet:
     if version != SCHEMA_VERSION:
         msg = f"{folder}: schema version {version}, expected {SCHEMA_VERSION}; read the traces again with this version"
         raise SourceError(msg)
+    packages = manifest.get("packages", [])
+    if not isinstance(packages, list) or not all(isinstance(p, str) for p in packages):
+        msg = f"{folder}: 'packages' of {MANIFEST} is no list of names; read the traces again"
+        raise SourceError(msg)
     tables = {}
     for name, table in CORE.items():
         files = _files(folder, name)
@@ -150,4 +149,4 @@ def scan(folder: Path) -> TraceSet:
             msg = f"{folder}: table {name} differs from its contract in {', '.join(sorted(off))}; read the traces again"
             raise SourceError(msg)
         tables[name] = frame
-    return TraceSet(tables, packages=tuple(manifest.get("packages", ())))
+    return TraceSet(tables, packages=tuple(packages))

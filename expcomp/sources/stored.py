@@ -16,12 +16,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from expcomp.sources._look import Look
+    from expcomp.sources.traceset import TraceSet
+
+STORED = "stored"
+
+WHOLE = 32 << 20
+"""Folders up to this size, before compression, are read as a whole."""
+
+PART = 16 << 20
+"""Size of a part of a larger one."""
+
+_OF_ATTEMPTS = ("steps", "messages", "grades", "artifacts")
+_OF_PACKAGES = ("evidence", "feedback", "loops", "rubric_items")
 
 
 class Stored:
     """Reader of written TraceSets."""
 
-    name = "stored"
+    name = STORED
     summary = "folders that `expcomp read --out` or `TraceSet.write` wrote: Parquet tables and a manifest"
     carries = dict.fromkeys(
         ("system_prompt", "tools", "reasoning", "verdict", "trial", "tokens", "cost", "times", "token_ids"),
@@ -40,9 +52,15 @@ class Stored:
         return False
 
     def units(self, path: Path, root: Path, found: Found) -> None:
-        """One unit, read as a whole."""
-        size = sum(f.stat().st_size for f in path.rglob("*.parquet"))
-        found.units.append(Unit(self.name, path, relative(path, root), size, f"{self.name}/{path.name}"))
+        """One unit, or, of a large folder, one for each part of the attempts and what belongs to them."""
+        size, attempts = _sizes(path)
+        package, parts = relative(path, root), -(-size // PART) if size > WHOLE else 1
+        if parts == 1 or attempts < parts:
+            found.units.append(Unit(self.name, path, package, size, f"{self.name}/{path.name}"))
+            return
+        for n in range(parts):
+            span = (n, parts, n * attempts // parts)
+            found.units.append(Unit(self.name, path, package, size // parts, None, span))
 
     def read(self, units: Sequence[Unit], options: ReadOptions) -> Frames:
         """The tables, as they were written."""
@@ -53,13 +71,55 @@ class Stored:
         parts = []
         for unit in units:
             try:
-                parts.append(scan(unit.path).collect())
-            except (SourceError, OSError, pl.exceptions.PolarsError) as error:
+                tables = scan(unit.path)
+                parts.append(tables.collect() if unit.span is None else _part(tables, unit.span))
+            except (SourceError, OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
                 batch.diagnose(
                     "unreadable", str(error), package_id=unit.package_id, source_uri=unit.package_id, severity="error"
                 )
         parts.append(batch.frames())
         return {name: pl.concat([p[name] for p in parts]) for name in CORE}
+
+
+def _sizes(folder: Path) -> tuple[int, int]:
+    """Bytes of all tables before compression, and rows of attempts; the size of the files where one cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    files = list(folder.rglob("*.parquet"))
+    try:
+        about = {f: pq.read_metadata(f) for f in files}
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
+        return sum(f.stat().st_size for f in files), 0
+    size = sum(m.row_group(i).total_byte_size for m in about.values() for i in range(m.num_row_groups))
+    return size, sum(m.num_rows for f, m in about.items() if f == folder / "attempts.parquet")
+
+
+def _part(tables: TraceSet, span: tuple[int, int, int]) -> Frames:
+    """One of equal parts of the attempts with the rows that are theirs or their packages', and as large a part of what is left."""
+    number, parts, start = span
+    attempts = _slice(tables.tables["attempts"], number, parts)
+    packages = tables.tables["attempts"].lazy().select("package_id").with_row_index("row")
+    # A package belongs to the part of its first attempt; one without attempts to the first part.
+    homes = packages.group_by("package_id", maintain_order=True).first().collect()
+    here = homes.filter(pl.col("row").is_between(start, start + attempts.height, closed="left"))["package_id"]
+    own = pl.col("package_id").is_in(here.implode())
+    if not number:
+        own |= ~pl.col("package_id").is_in(homes["package_id"].implode())
+    mine = pl.col("attempt_id").is_in(attempts["attempt_id"].implode())
+    found = {"attempts": attempts}
+    for name in CORE:
+        if name in _OF_ATTEMPTS or name in _OF_PACKAGES:
+            found[name] = tables.tables[name].lazy().filter(mine if name in _OF_ATTEMPTS else own).collect()
+        elif name not in found:
+            found[name] = _slice(tables.tables[name], number, parts)
+    return found
+
+
+def _slice(table: pl.DataFrame | pl.LazyFrame, number: int, parts: int) -> pl.DataFrame:
+    rows = int(table.lazy().select(pl.len()).collect().item())
+    start, end = (n * rows // parts for n in (number, number + 1))
+    return table.lazy().slice(start, end - start).collect()
 
 
 SOURCE = Stored()

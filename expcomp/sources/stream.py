@@ -14,12 +14,16 @@ from pathlib import Path
 import polars as pl
 from polars.io.plugins import register_io_source
 
+from expcomp.io.engine import LOCAL, Engine
 from expcomp.io.pool import workers
 from expcomp.io.progress import Progress
+from expcomp.io.whole import whole
 from expcomp.sources._contract import Frames, ReadOptions, Unit
-from expcomp.sources.finish import CALLS, RESUMED, Settled, settle, settled_table
+from expcomp.sources.copies import CALLS, RESUMED
+from expcomp.sources.finish import Settled, settle, settled_table, told_once
 from expcomp.sources.load import parse_units
 from expcomp.sources.registry import LARGE_BYTES, SOURCES
+from expcomp.sources.streamed import LARGE, Streamed, stream
 from expcomp.sources.swe.join import join_reports
 from expcomp.tables.core import CORE
 
@@ -35,13 +39,10 @@ REPEATED = ("tools", "system_prompt", "params")
 HELD_BYTES = 256 << 20
 """A load up to this size is kept once it was read."""
 
-LARGE = ("steps", "messages")
-"""Tables that are not held as a whole while a load is streamed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker is handed: units to read, and where the large tables go (None: back to the caller)."""
+    """What a worker is handed: units to read, and where the tables go (None: back to the caller)."""
 
     index: int
     units: tuple[Unit, ...]
@@ -52,21 +53,24 @@ class Job:
 
 @dataclass(slots=True)
 class Parsed:
-    """What a worker hands back: tables as Arrow IPC bytes, and the rows of each part it wrote."""
+    """What a worker hands back: tables as Arrow IPC bytes, or the Parquet files it wrote; `calls` as for `decide`."""
 
     tables: dict[str, bytes] = field(default_factory=dict)
-    parts: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, Path] = field(default_factory=dict)
     calls: bytes | None = None
 
 
-def batches(units: Sequence[Unit]) -> list[tuple[Unit, ...]]:
-    """Cut units into batches; the cut depends on the input only, so that the output does not depend on the machine."""
+def batches(units: Sequence[Unit], most: int | None = None) -> list[tuple[Unit, ...]]:
+    """Cut units into batches of about `most` bytes, by default `BATCH_BYTES`.
+
+    The cut depends on the input only, so that the output does not depend on the machine.
+    """
     out: list[tuple[Unit, ...]] = []
     current: list[Unit] = []
     size = 0
     for _, members in groupby(enumerate(units), key=_bond):
         own = [unit for _, unit in members]
-        if current and size + sum(u.size for u in own) > BATCH_BYTES:
+        if current and size + sum(u.size for u in own) > (most or BATCH_BYTES):
             out.append(tuple(current))
             current, size = [], 0
         current += own
@@ -118,11 +122,10 @@ def _parse(job: Job) -> Parsed:
         frame = frames[name]
         if frame.is_empty():
             continue
-        if job.folder is not None and name in LARGE:
-            frame.write_parquet(
-                Path(job.folder) / f"{name}.{job.index:05d}.parquet", compression="zstd", compression_level=3
-            )
-            out.parts[name] = frame.height
+        if job.folder is not None:
+            out.parts[name] = Path(job.folder) / f"{name}.{job.index:05d}.parquet"
+            with whole(out.parts[name]) as beside:
+                frame.write_parquet(beside, compression="zstd", compression_level=3)
         else:
             out.tables[name] = _ipc(frame, packed=name not in LARGE)
     return out
@@ -162,6 +165,7 @@ class Plan:
         discovered: Diagnostics of the discovery.
         processes: Workers; None takes the processors.
         progress: Where progress is shown.
+        engine: Where the files are read.
     """
 
     units: tuple[Unit, ...]
@@ -169,14 +173,28 @@ class Plan:
     discovered: pl.DataFrame
     processes: int | None = None
     progress: Progress = field(default_factory=Progress)
+    engine: Engine = LOCAL
 
-    def run(self, *, folder: Path | None = None, keep: Sequence[str] = tuple(CORE)) -> Loaded:
-        """Read everything; with a folder the large tables become part files in it, without one they are held.
+    def run(self, *, keep: Sequence[str] = tuple(CORE)) -> Loaded:
+        """Read everything into memory.
 
         Args:
-            folder: Existing folder for the parts.
             keep: Tables wanted; others are built and let go.
         """
+        parsed = self._parsed(None, keep)
+        calls = [pl.read_ipc(io.BytesIO(p.calls)) for p in parsed if p.calls]
+        small = join_reports({name: _frame(name, parsed) for name in CORE if name not in LARGE})
+        settled = settle(small["attempts"], small["tasks"], pl.concat([_no_calls(), *calls]), self.options)
+        held = small | {name: _frame(name, parsed) for name in keep if name in LARGE}
+        return Loaded(settled, held, self.discovered)
+
+    def stream(self, folder: Path) -> Streamed:
+        """Read everything into part files below an existing folder."""
+        parsed = self._parsed(folder, tuple(CORE))
+        calls = [pl.read_ipc(io.BytesIO(p.calls)) for p in parsed if p.calls]
+        return stream([p.parts for p in parsed], pl.concat([_no_calls(), *calls]), self.discovered, self.options)
+
+    def _parsed(self, folder: Path | None, keep: Sequence[str]) -> list[Parsed]:
         cut = batches(ordered(self.units))
         jobs = [
             Job(i, units, self.options, os.fspath(folder) if folder else None, tuple(keep))
@@ -186,31 +204,20 @@ class Plan:
         if sum(u.size for u in self.units) <= LARGE_BYTES:
             cores = 1
         sizes = [len(units) for units in cut]
-        with workers(cores) as pool, self.progress.stage("read", sum(sizes)) as tick:
-            parsed = pool.map(parse, jobs, lambda done: tick(sum(sizes[:done])))
-        calls = [pl.read_ipc(io.BytesIO(p.calls)) for p in parsed if p.calls]
-        steps = CORE["steps"].empty().select(CALLS)
-        small = join_reports({name: _frame(name, parsed) for name in CORE if name not in LARGE})
-        settled = settle(small["attempts"], small["tasks"], pl.concat([steps, *calls]), self.options)
-        parts = (
-            {
-                name: [folder / f"{name}.{i:05d}.parquet" for i, p in enumerate(parsed) if name in p.parts]
-                for name in LARGE
-            }
-            if folder
-            else {}
-        )
-        held = small | {name: _frame(name, parsed) for name in keep if name in LARGE and name not in parts}
-        return Loaded(settled, held, parts, self.discovered)
+        with workers(cores, engine=self.engine) as pool, self.progress.stage("read", sum(sizes)) as tick:
+            return pool.map(parse, jobs, lambda done: tick(sum(sizes[:done])))
+
+
+def _no_calls() -> pl.DataFrame:
+    return CORE["steps"].empty().select(CALLS)
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A load that was read: small tables in memory, large ones too or as part files."""
+    """A load that was read into memory: all tables, or the small ones and others that were asked for."""
 
     settled: Settled
     held: Mapping[str, pl.DataFrame]
-    parts: Mapping[str, Sequence[Path]]
     discovered: pl.DataFrame
 
     def frames(self) -> Frames:
@@ -224,16 +231,12 @@ class Loaded:
         if name == "tasks":
             return self.settled.tasks
         if name == "diagnostics":
-            return pl.concat([self.discovered, self.held[name], self.settled.diagnostics])
+            return told_once(pl.concat([self.discovered, self.held[name], self.settled.decided.diagnostics]))
         return self.finished(name, self.held[name].lazy()).collect()
 
     def finished(self, name: str, frame: pl.LazyFrame) -> pl.LazyFrame:
         """A table, or a part of it, as it is after the load was finished."""
-        return settled_table(name, frame, self.settled) if "attempt_id" in CORE[name].columns else frame
-
-    def unchanged(self, name: str) -> bool:
-        """Whether parts of a table may stay as they were written."""
-        return not len(self.settled.dropped) and not (name == "steps" and self.settled.copied.height)
+        return settled_table(name, frame, self.settled.decided) if "attempt_id" in CORE[name].columns else frame
 
 
 class LazyTables(Mapping[str, pl.LazyFrame]):

@@ -12,12 +12,15 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 import pytest
 
+from expcomp.io.stat_digest import FRESH_NS
+from tests.benchmarks.page import Page
 from tests.helpers import environment, package
 
 PACKAGES = int(os.environ.get("EXPCOMP_BENCH_PACKAGES", "20"))
@@ -60,7 +63,8 @@ thread = threading.Thread(target=watch)
 thread.start()
 start = time.perf_counter()
 import expcomp
-report = expcomp.compile_paths([sys.argv[1]], sys.argv[2], force=True, processes=int(sys.argv[3]) or None)
+more = {sys.argv[4]: True}
+report = expcomp.compile_paths([sys.argv[1]], sys.argv[2], processes=int(sys.argv[3]) or None, **more)
 seconds = time.perf_counter() - start
 done.set()
 thread.join()
@@ -111,12 +115,15 @@ def floor(folder: Path) -> tuple[float, int, int]:
     return time.perf_counter() - start, files, size
 
 
-def cost(folder: Path, out: Path, processes: int = 0) -> Cost:
-    """The best of a few runs, each in a process of its own."""
+def cost(folder: Path, out: Path, processes: int = 0, *, how: str = "force", touch: Sequence[Path] = ()) -> Cost:
+    """The best of a few runs, each in a process of its own and, where files are named, after they were touched."""
     best: Cost | None = None
     for _ in range(TIMES):
+        for path in touch:
+            os.utime(path)
+        time.sleep(2 * FRESH_NS / 1e9)
         done = subprocess.run(
-            [sys.executable, "-c", WRAPPER, folder, out, str(processes)],
+            [sys.executable, "-c", WRAPPER, folder, out, str(processes), how],
             capture_output=True,
             text=True,
             check=True,
@@ -151,8 +158,13 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Cost, 
     return found
 
 
-def test_a_compile_against_the_floor(measured: dict[str, tuple[Cost, float, int, int]]) -> None:
+def test_a_compile_against_the_floor(measured: dict[str, tuple[Cost, float, int, int]], page: Page) -> None:
     print()
+    small, large = measured["1x"], measured["10x"]
+    growth = large[0].seconds / large[3] / (small[0].seconds / small[3])
+    c, seconds, files, size = large
+    said = f"{files:,} files, {size / 1e6:.0f} MB, all cores"
+    page.add("compile", said, c.seconds, floor=seconds, memory_mib=c.sum_mib, growth=growth)
     for name, (c, seconds, files, size) in measured.items():
         read = f"{files:,} files, {size / 1e6:.1f} MB, {c.rows:,} rows, {c.shards} shards"
         print(f"{name:>17}: {read}: {c.seconds / seconds:.1f} x the floor of {seconds:.3f} s")
@@ -168,12 +180,13 @@ def test_stages(measured: dict[str, tuple[Cost, float, int, int]]) -> None:
         assert sum(parts.values()) <= c.seconds
 
 
-def test_growth(measured: dict[str, tuple[Cost, float, int, int]]) -> None:
+def test_growth(measured: dict[str, tuple[Cost, float, int, int]], page: Page) -> None:
     small, large = measured["1x"], measured["10x"]
     print(
         f"\ninput x {large[3] / small[3]:.1f}: floor x {large[1] / small[1]:.1f}, compile x {large[0].seconds / small[0].seconds:.1f}"
     )
     one = measured["10x, one process"][0]
+    page.add("compile", "the same, one process", one.seconds, peer=("all cores", large[0].seconds))
     print(f"processes: one takes {one.seconds / large[0].seconds:.2f} x the time of all")
     assert large[0].rows > 5 * small[0].rows
 
@@ -185,3 +198,32 @@ def test_memory(measured: dict[str, tuple[Cost, float, int, int]]) -> None:
             f"{name:>17}: largest process {c.peak_mib:.0f} MiB, all {c.sum_mib:.0f} MiB, {c.peak_mib * 2**20 / size:.1f} x the input"
         )
         assert c.peak_mib > 0
+
+
+def test_an_update(tmp_path: Path, page: Page) -> None:
+    source = made(tmp_path / "in", 10 * PACKAGES)
+    folders = sorted(p.parent for p in source.rglob("attempts") if p.is_dir())
+    every = len(folders)
+    one_percent = [
+        next(p for p in sorted(f.rglob("*.json"))) for f in folders[:: max(1, every // max(1, every // 100))]
+    ]
+    one_percent = one_percent[: max(1, every // 100)]
+    start = cost(made(tmp_path / "one", 1), tmp_path / "start")
+    full = cost(source, tmp_path / "out")
+    nothing = cost(source, tmp_path / "out", how="update")
+    update = cost(source, tmp_path / "out", how="update", touch=one_percent)
+    print()
+    for name, c in (("full", full), ("nothing changed", nothing), (f"{len(one_percent)} of {every} touched", update)):
+        share = (c.seconds - start.seconds) / full.seconds
+        print(
+            f"{name:>20}: {c.seconds:.2f} s, without the start-up of {start.seconds:.2f} s {100 * share:.1f} % of a full run"
+        )
+    page.add(
+        "compile --update",
+        f"{len(one_percent)} of {every} packages touched",
+        update.seconds,
+        peer=("full run", full.seconds),
+    )
+    page.add("compile --update", "nothing touched", nothing.seconds, peer=("full run", full.seconds))
+    page.add("compile", "one package: start-up", start.seconds)
+    assert (update.rows, nothing.rows) == (full.rows, full.rows)

@@ -23,6 +23,7 @@ import pytest
 
 from expcomp.io.sinks import join_parquet, write_part
 from expcomp.tables.family import CHAT
+from tests.benchmarks.page import Page
 from tests.helpers import environment
 
 ATTEMPTS = int(os.environ.get("EXPCOMP_BENCH_ATTEMPTS", "20000"))
@@ -214,7 +215,7 @@ def prepare(folder: Path) -> None:
     multiplied(source, folder / "compile", ATTEMPTS, held_out(words, folder / "held.jsonl"))
 
 
-def test_a_dataset_against_polars(made: Path) -> None:
+def test_a_dataset_against_polars(made: Path, page: Page) -> None:
     source, out = made / "compile", made / "out"
     shutil.rmtree(out, ignore_errors=True)
     command = [Path(sys.executable).with_name("expcomp"), "dataset", source, "--to", ",".join(TARGETS)]
@@ -236,13 +237,21 @@ def test_a_dataset_against_polars(made: Path) -> None:
         f" {ours.seconds / floors[1].seconds:.2f} x (CPU {ours.cpu / floors[1].cpu:.2f} x) writing ours alone;"
         f" peak {ours.sum_mib:.0f} MiB"
     )
+    page.add(
+        "dataset",
+        f"{ATTEMPTS:,} attempts, {', '.join(TARGETS)}",
+        ours.cpu,
+        unit="s CPU",
+        peer=("Polars reads and writes all rows", floors[0].cpu),
+        memory_mib=ours.sum_mib,
+    )
     assert all(n for n, *_ in rows.values())
     left = [reasons for *_, reasons in rows.values()]
     assert any(r.get("contaminated") for r in left)
 
 
 @pytest.mark.parametrize(("crowd", "words", "changes"), [(1, 60, 1), (276, 400, 2), (276, 400, 6)])
-def test_near_duplicates(crowd: int, words: int, changes: int) -> None:
+def test_near_duplicates(crowd: int, words: int, changes: int, page: Page) -> None:
     """Short texts of which a fifth are near copies; long ones in crowds of copies; crowds whose copies are just not near enough."""
     pytest.importorskip("rensa")
     from expcomp.datasets.near import near_duplicates
@@ -266,5 +275,6 @@ def test_near_duplicates(crowd: int, words: int, changes: int) -> None:
     print(
         f"\n{len(rows):,} rows, {found['kept'].sum():,} kept: {len(rows) / spent:,.0f} rows per CPU second, peak {peak:.0f} MiB"
     )
+    page.add("near duplicates", f"{len(rows):,} texts of {words} words", spent, unit="s CPU", memory_mib=peak)
     # Texts drawn apart all stay, and some copies go.
     assert len(bases) <= found["kept"].sum() < len(rows)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.page import Page
 from tests.helpers import environment
 
 FILES = int(os.environ.get("EXPCOMP_BENCH_FILES", "5000"))
@@ -140,7 +141,7 @@ def harbor(folder: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["claude_code", "codex", "harbor"])
-def test_a_folder_of_many_files_against_the_floor(tmp_path: Path, kind: str) -> None:
+def test_a_folder_of_many_files_against_the_floor(tmp_path: Path, kind: str, page: Page) -> None:
     for number in range(FILES):
         if kind == "harbor":
             harbor(tmp_path / "in", number)
@@ -150,10 +151,11 @@ def test_a_folder_of_many_files_against_the_floor(tmp_path: Path, kind: str) -> 
         path.write_text(claude(number) if kind == "claude_code" else codex(number))
     floor, ours = run(FLOOR, tmp_path / "in"), run(OURS, tmp_path / "in", tmp_path / "out")
     assert ours["attempts"] == FILES
+    page.add(f"read, {kind}", f"{FILES:,} files", ours["seconds"], floor=floor["seconds"], memory_mib=ours["peak_mib"])
     print(f"\n{kind}, {FILES} files: {ours['seconds'] / floor['seconds']:.2f} x floor, peak {ours['peak_mib']:.0f} MiB")
 
 
-def test_a_large_chat_set_against_polars(tmp_path: Path) -> None:
+def test_a_large_chat_set_against_polars(tmp_path: Path, page: Page) -> None:
     turns = [{"role": "user", "content": "question " * 50}]
     for n in range(10):
         call = {
@@ -172,4 +174,6 @@ def test_a_large_chat_set_against_polars(tmp_path: Path) -> None:
             number += 1
     floor, ours = run(POLARS, path, tmp_path / "floor"), run(OURS, path, tmp_path / "out")
     assert ours["attempts"] == number
+    peer = ("scan_ndjson to sink_parquet", floor["seconds"])
+    page.add("read, chat", f"{MEGABYTES} MB", ours["seconds"], peer=peer, memory_mib=ours["peak_mib"])
     print(f"\nchat, {MEGABYTES} MB: {ours['seconds'] / floor['seconds']:.2f} x Polars, peak {ours['peak_mib']:.0f} MiB")

@@ -10,6 +10,9 @@ if [ "$1" = prepare ]; then
   "$2/env/bin/pip" install --quiet --disable-pip-version-check torch==2.13.0
   "$2/env/bin/pip" install --quiet --disable-pip-version-check -c tests/clients/constraints.txt -r tests/clients/requirements.txt -e .
   tests/clients/install_trainers.sh "$2/trainers" "$2/env/bin/pip"
+  # Ray has an environment of its own: its dependencies and the trainers' need not agree.
+  python3 -m venv "$2/ray"
+  "$2/ray/bin/pip" install --quiet --disable-pip-version-check -c tests/clients/constraints.txt -e '.[ray,remote]' 'moto[server]' s3fs pytest hypothesis
   exit
 fi
 env=$1/env
@@ -35,6 +38,7 @@ if [ -f "$tools/trl_smoke.py" ]; then
 fi
 failed=0
 "$env/bin/python" -m pytest tests/clients -p no:cacheprovider || failed=1
+"$1/ray/bin/python" -m pytest tests/clients/test_ray.py tests/clients/test_s3.py -p no:cacheprovider --show-capture=no || failed=1
 if [ -n "$smoke" ]; then
   wait "$smoke" || failed=1
   cat "$work/smoke.log"

@@ -40,10 +40,10 @@ def document(out: Path, name: str) -> dict[str, Any]:
 # -- size ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_large_tables_are_streamed_and_hold_the_same_rows(
+def test_tables_of_many_chunks_hold_the_same_rows(
     tmp_path: Path, packages: Path, compiled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("expcomp.compiler.merge.IN_MEMORY", 0)
+    monkeypatch.setattr("expcomp.compiler.layout.CHUNK_ROWS", 1)
     streamed = compiled_to(tmp_path / "streamed", packages)
     assert verify(streamed).ok
     for name in ROW_FAMILIES:
@@ -106,7 +106,7 @@ def test_the_output_holds_every_table_and_family_also_the_empty_ones(compiled: P
     rows = {f"{where}/{n}.parquet" for n in ROW_FAMILIES for where in ("rows", "rejected")} | {
         f"rows/{n}.jsonl" for n in ROW_FAMILIES
     }
-    assert set(tree(compiled)) == tables | rows | {"manifest.json", "report.json"}
+    assert set(tree(compiled)) == tables | rows | {"manifest.json", "report.json", "update.state"}
 
 
 def test_empty_families_are_typed(compiled: Path) -> None:

@@ -20,6 +20,7 @@ from tests.helpers import edit
 
 PUBLISHED = [
     "diagnostics.parquet",
+    "update.state",
     *(f"tables/{n}.parquet" for n in CORE if n != "diagnostics"),
     *(f"{where}/{n}.parquet" for n in ROW_FAMILIES for where in ("rows", "rejected")),
     *(f"rows/{n}.jsonl" for n in ROW_FAMILIES),

@@ -12,7 +12,9 @@ import polars as pl
 import pytest
 
 from expcomp.compiler.build import compile_paths
+from expcomp.compiler.previous import STATE
 from expcomp.config import CompileOptions
+from expcomp.io.state_file import read_state
 from expcomp.tables.events import EVENTS
 from expcomp.tables.step_fields import REF_FIELDS
 from expcomp.tables.vocab import SURFACES
@@ -251,11 +253,15 @@ def test_nothing_leaks(compiled, needle):
 
 def _texts(out: Path) -> list[tuple[Path, str]]:
     """All that a reader of the output can see: tables as JSON, other files as they are."""
-    found = []
-    for path in sorted(p for p in out.rglob("*") if p.is_file()):
-        is_table = path.suffix == ".parquet"
-        found.append((path, pl.read_parquet(path).write_ndjson() if is_table else path.read_text("utf-8")))
-    return found
+    return [(path, _text(path)) for path in sorted(p for p in out.rglob("*") if p.is_file())]
+
+
+def _text(path: Path) -> str:
+    if path.suffix == ".parquet":
+        return pl.read_parquet(path).write_ndjson()
+    if path.name != STATE:
+        return path.read_text("utf-8")
+    return "".join(frame.write_ndjson() for frame in read_state(path).values())
 
 
 def test_lookalikes_and_trade_words_survive(compiled):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from expcomp.datasets.lines import json_lines
 from expcomp.datasets.lower import lower
-from expcomp.io.dataset_files import write_jsonl
+from expcomp.io.dataset_files import Lines, Written
 from expcomp.tables.targets import TARGETS
 from tests.datasets.logical import BARE, CHATS, conversations, message, rows_of
 
@@ -110,8 +110,17 @@ def test_lines_are_written_in_order_with_their_measures(tmp_path: Path) -> None:
     target = TARGETS["trl-sft"]
     lines = json_lines(target, lower(target, conversations(CHATS)).frame)
     out = tmp_path / "a.jsonl"
-    written = write_jsonl([lines.head(1), lines.head(0), lines.slice(1)], out)
+    written = write(out, lines.head(1), lines.head(0), lines.slice(1))
+    assert written is not None
     assert out.read_text("utf-8").removesuffix("\n").split("\n") == lines.to_list()
     assert (written.rows, written.bytes) == (lines.len(), out.stat().st_size)
-    assert write_jsonl([lines], tmp_path / "b.jsonl") == written
-    assert write_jsonl([], tmp_path / "c.jsonl").rows == 0
+    assert write(tmp_path / "b.jsonl", lines) == written
+    assert write(tmp_path / "c.jsonl") is None
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl"]
+
+
+def write(path: Path, *parts: pl.Series) -> Written | None:
+    with Lines(path) as lines:
+        for part in parts:
+            lines.write(part)
+        return lines.close()

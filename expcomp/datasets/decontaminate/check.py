@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pickle
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,15 @@ from expcomp.datasets.options import Policy
 from expcomp.io.digest import sha256_file
 from expcomp.io.documents import write_json
 from expcomp.io.heldout_files import task_file
+from expcomp.io.pool import HERE, Workers
+from expcomp.io.progress import Progress
 from expcomp.io.publish import publish
-from expcomp.io.row_files import IDS, Shard, check_out, copy_without, portions, replacing, row_shards
+from expcomp.io.row_files import IDS, Cut, Shard, check_out, copy_without, cuts, read_cut, replacing, row_shards
 from expcomp.io.sinks import write_parquet
 
 _INVENTORY = {"benchmark": "dataset", "task": "native_id", "content_digest": "task_digest"}
+_HITS = ROW_HITS | {"row": pl.UInt32()}
+_ROWS = {"kind": pl.String(), **IDS}
 _POSITIONS = {"kind": pl.String(), "row": pl.UInt32(), "verdict": pl.String()}
 
 
@@ -51,8 +57,62 @@ class Checked:
         return self.rows.filter(pl.col("verdict") == "drop").height
 
 
+@dataclass(frozen=True, slots=True)
+class ScanJob:
+    """A piece of a file of rows and what is looked for in it: a pickled index, equal bytes in every job; None looks at names only."""
+
+    kind: str
+    cut: Cut
+    index: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """Ids of the rows of a piece (kind and `IDS`), and what they hold (`ROW_HITS` and row); rows from 0, row_id as it is there, or null."""
+
+    rows: pl.DataFrame
+    hits: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class CopyJob:
+    """A file to be copied without the rows at some positions."""
+
+    source: Path
+    out: Path
+    gone: pl.Series
+
+
+def run_scan(job: ScanJob) -> Scanned:
+    """Look at the rows of a piece."""
+    ids, texts = read_cut(job.cut)
+    rows = ids.with_columns(kind=pl.lit(job.kind)).select(*_ROWS)
+    if job.index is None:
+        return Scanned(rows, pl.DataFrame(schema=_HITS))
+    found = _index(job.index).scan(texts).join(rows, on="row", how="left", maintain_order="left")
+    found = found.with_columns(level=pl.lit("ngram"))
+    return Scanned(rows, found.select(pl.col(n).cast(t) for n, t in _HITS.items()))
+
+
+@lru_cache(maxsize=1)
+def _index(pickled: bytes) -> Index:
+    index: Index = pickle.loads(pickled)  # noqa: S301 - of the process that made the job
+    return index
+
+
+def run_copy(job: CopyJob) -> int:
+    """Copy a file; returns the number of rows that are left."""
+    return copy_without(job.source, job.out, job.gone)
+
+
+def scan_jobs(shards: list[Shard], index: Index | None) -> list[ScanJob]:
+    """Jobs that look at every row of the files."""
+    pickled = None if index is None else pickle.dumps(index, protocol=5)
+    return [ScanJob(shard.kind, cut, pickled) for shard in shards for cut in cuts(shard.files[0])]
+
+
 def check_rows(
-    path: Path, held: pl.DataFrame, policy: Policy, *, seen: Callable[[int], None] = lambda n: None
+    path: Path, held: pl.DataFrame, policy: Policy, *, pool: Workers = HERE, progress: Progress | None = None
 ) -> Checked:
     """Look for held-out tasks in a dataset folder, a compile output or a file of rows.
 
@@ -60,7 +120,8 @@ def check_rows(
         path: Of the rows.
         held: Held-out tasks (`held_out`).
         policy: Levels and thresholds.
-        seen: Hears the number of rows so far.
+        pool: Where the files are read.
+        progress: Where progress is shown.
 
     Raises:
         SourceError: The rows cannot be read.
@@ -70,34 +131,37 @@ def check_rows(
     index = Index.build(held, policy) if "ngram" in policy.levels else None
     known = _tasks(path)
     shards = row_shards(path)
-    columns = ROW_HITS | {"row": pl.UInt32()}
-    hits, rows = [pl.DataFrame(schema=columns)], [pl.DataFrame(schema={"kind": pl.String(), **IDS})]
-    count = 0
-    for shard in shards:
-        for ids, texts in portions(shard.files[0]):
-            # Foreign rows may have no id of their own; their place is one.
-            here = ids.with_columns(
-                row_id=pl.coalesce("row_id", pl.col("row").cast(pl.String)), kind=pl.lit(shard.kind)
-            )
-            rows.append(here.select(rows[0].columns))
-            if index is not None:
-                found = index.scan(texts).join(here, on="row", how="left", maintain_order="left")
-                found = found.with_columns(level=pl.lit("ngram"))
-                hits.append(found.select(pl.col(n).cast(t) for n, t in columns.items()))
-            count += ids.height
-            seen(count)
-    every = pl.concat(rows)
+    jobs = scan_jobs(shards, index)
+    with (progress or Progress()).stage("scan", len(jobs)) as tick:
+        scanned = _placed(jobs, pool.map(run_scan, jobs, tick))
+    every = pl.concat([pl.DataFrame(schema=_ROWS), *(s.rows for s in scanned)])
+    hits = [pl.DataFrame(schema=_HITS), *(s.hits for s in scanned)]
     named = task_hits(_named(every, known), held, policy)
     by_task = every.join(named, on="task_id", how="inner", maintain_order="left").with_columns(verdict=pl.lit("drop"))
     hits.append(
         by_task.select(
-            pl.col(n).cast(t) if n in by_task.columns else pl.lit(None, t).alias(n) for n, t in columns.items()
+            pl.col(n).cast(t) if n in by_task.columns else pl.lit(None, t).alias(n) for n, t in _HITS.items()
         )
     )
     found = pl.concat(hits)
-    entry = manifest_entry(policy, index) | {"rows": count}
+    entry = manifest_entry(policy, index) | {"rows": every.height}
     positions = found.select(*_POSITIONS).unique(maintain_order=True)
-    return Checked(task_report(held, named, found), row_report(held, found), entry, count, tuple(shards), positions)
+    return Checked(
+        task_report(held, named, found), row_report(held, found), entry, every.height, tuple(shards), positions
+    )
+
+
+def _placed(jobs: list[ScanJob], scanned: list[Scanned]) -> list[Scanned]:
+    """The same with the rows of each file numbered from its begin; a row without an id goes by its place there."""
+    out = []
+    for _, pieces in groupby(zip(jobs, scanned, strict=True), key=lambda p: p[0].cut.path):
+        own = [s for _, s in pieces]
+        starts = accumulate((s.rows.height for s in own), initial=0)
+        for piece, start in zip(own, starts, strict=False):
+            place = (pl.col("row") + start).cast(pl.UInt32)
+            named = (place, pl.coalesce("row_id", place.cast(pl.String)))
+            out.append(Scanned(piece.rows.with_columns(named), piece.hits.with_columns(named)))
+    return out
 
 
 def _tasks(path: Path) -> pl.DataFrame | None:
@@ -129,7 +193,7 @@ def write_report(rows: pl.DataFrame, out: Path, *, force: bool = False) -> None:
         write_parquet(rows, beside, {})
 
 
-def write_clean(path: Path, checked: Checked, out: Path, *, force: bool = False) -> int:
+def write_clean(path: Path, checked: Checked, out: Path, *, force: bool = False, pool: Workers = HERE) -> int:
     """Write the rows that pass, in the format they came in, in one step; returns their number.
 
     Of a dataset folder the files of rows are written, with a manifest of their own: card and side tables speak of all rows.
@@ -142,18 +206,20 @@ def write_clean(path: Path, checked: Checked, out: Path, *, force: bool = False)
     if path.is_file():
         with replacing(out, force=force) as beside:
             return copy_without(path, beside, _gone(checked, checked.shards[0]))
-    left = 0
     with publish(out, force=force) as staging:
-        files = []
+        jobs = []
         for shard in checked.shards:
+            gone = _gone(checked, shard)
             for file in shard.files:
                 there = staging / file.relative_to(path)
                 there.parent.mkdir(parents=True, exist_ok=True)
-                kept = copy_without(file, there, _gone(checked, shard))
-                files.append(
-                    {"path": there.relative_to(staging).as_posix(), "rows": kept, "sha256": sha256_file(there)}
-                )
-            left += kept
+                jobs.append(CopyJob(file.absolute(), there, gone))
+        kept = dict(zip((j.out for j in jobs), pool.map(run_copy, jobs, lambda n: None), strict=True))
+        files = [
+            {"path": there.relative_to(staging).as_posix(), "rows": n, "sha256": sha256_file(there)}
+            for there, n in kept.items()
+        ]
+        left = sum(kept[staging / shard.files[0].relative_to(path)] for shard in checked.shards)
         dropped = {"rows": checked.n_rows, "rows_kept": left}
         write_json(staging / "manifest.json", {"decontamination": checked.manifest | dropped, "files": files})
     return left

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from expcomp.sources._chat import Row, call
-from expcomp.sources._values import amount, count, items, obj, small, text
+from expcomp.sources._values import amount, count, finite, items, obj, small, text
 
 _COUNTS = (
     ("prompt_tokens", "input_tokens"),
@@ -46,8 +46,9 @@ def read_metrics(metrics: Row, row: Row) -> None:
             if None not in ids:
                 row[name] = ids
     probs = items(metrics.get("logprobs"))
-    if probs and all(isinstance(p, int | float) and not isinstance(p, bool) for p in probs):
-        row["logprobs"] = [float(p) for p in probs]
+    numbers = [number for p in probs if (number := finite(p)) is not None]
+    if probs and len(numbers) == len(probs):
+        row["logprobs"] = numbers
 
 
 def _counts(said: Row, columns: tuple[tuple[str, str], ...], row: Row) -> None:

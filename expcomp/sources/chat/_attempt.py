@@ -52,18 +52,21 @@ class Attempts:
         self.unit = unit
         self.columns = Columns()
         self.digest = None
-        self._trials: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         self._thinks = 0
         self._before = len(self.batch.rows["attempts"]), len(self.batch.rows["diagnostics"])
 
     def end(self) -> None:
         """A unit ends: what only all of its attempts together show."""
-        self._check_trials()
         if self._thinks:
-            detail = f"{self._thinks} turns open with <think>; their text is kept whole, what is inside is copied to reasoning"
+            detail = "turns open with <think>; their text is kept whole, what is inside is copied to reasoning"
             self.tell("reasoning_in_content", detail, None, "info")
         attempts, told = self._before
-        if len(self.batch.rows["attempts"]) == attempts and len(self.batch.rows["diagnostics"]) == told:
+        # A part of a file may well hold none.
+        if (
+            self.unit.span is None
+            and len(self.batch.rows["attempts"]) == attempts
+            and len(self.batch.rows["diagnostics"]) == told
+        ):
             self.tell("no_attempt", "no record holds messages; no attempt", None)
 
     def frames(self) -> Frames:
@@ -86,7 +89,9 @@ class Attempts:
         agent, version = get("agent", row), get("agent_version", row)
         task = task_of(columns, chat, row, talk, unit)
         if task is not None:
-            self._tasks.setdefault(task["task_id"], task)
+            known = self._tasks.setdefault(task["task_id"], task)
+            if known is not task:
+                known |= {key: value for key, value in task.items() if value is not None and known[key] is None}
         task_id = None if task is None else task["task_id"]
         system, system_parts = system_prompt(columns, row)
         tools = tool_schemas(columns.get("tools", row))
@@ -155,8 +160,6 @@ class Attempts:
             "metadata": dump_json(redact(rest)) if rest else None,
         }
         self.batch.rows["attempts"].append(attempt)
-        if trial is not None and task_id is not None and "trial" not in columns.values:
-            self._trials.setdefault((run, attempt["arm"], task_id, trial), []).append(attempt)
         self._grades(ident, graded, score)
         self._artifacts(ident, row, talk)
 
@@ -197,17 +200,6 @@ class Attempts:
             return (name, found - base) if found is not None and found >= base else (word(run), None)
         found = number(columns.get("trial", row))
         return word(run), found - base if found is not None and found >= base else None
-
-    def _check_trials(self) -> None:
-        """A number that a task has twice is no trial number, unless the user says so (R12)."""
-        twice = sum(len(rows) > 1 for rows in self._trials.values())
-        if not twice or "trial" in self.columns.named:
-            return
-        for rows in self._trials.values():
-            for attempt in rows:
-                attempt |= {"trial": None, "trial_source": "unknown"}
-        detail = f"the column taken for the trial gives {twice} tasks a number twice; not used as trial number"
-        self.tell("trial_not_unique", detail, None, field="trial")
 
     def _status(
         self, row: dict[str, Any], talk: Talk, graded: Graded, pos: int, ident: str

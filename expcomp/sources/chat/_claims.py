@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import polars as pl
 
-from expcomp.sources._bytes import HEAD
+from expcomp.sources._bytes import HEAD, open_plain
 from expcomp.sources._json import load_json
 from expcomp.sources._look import Look
 from expcomp.sources.chat import _log as _chat_log
@@ -99,7 +99,7 @@ def _records(look: Look) -> list[Any]:
 def _longer(path: Path) -> bytes:
     """More of a file than a look holds, decompressed."""
     try:
-        with path.open("rb") as handle:
+        with open_plain(path) as handle:
             start = handle.read(4)
             handle.seek(0)
             stream: IO[bytes] = handle

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-import io
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any
 
 import polars as pl
+
+from expcomp.sources._bytes import open_plain, seekable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +30,11 @@ def parquet_spans(path: Path, whole: int, part: int) -> list[tuple[tuple[int, in
     import pyarrow.parquet as pq
 
     try:
-        with path.open("rb") as handle:
+        with open_plain(path) as handle:
             if not handle.seekable():
                 return []
             about = pq.read_metadata(handle)
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
         return []
     groups = [about.row_group(i) for i in range(about.num_row_groups)]
     if max(sum(g.total_byte_size for g in groups), path.stat().st_size) <= whole or len(groups) < 2:
@@ -51,8 +52,8 @@ def parquet_spans(path: Path, whole: int, part: int) -> list[tuple[tuple[int, in
 
 def parquet_rows(path: Path, span: tuple[int, int, int] | None, most: int | None) -> Iterator[Record]:
     """Rows as dicts, a batch of some megabytes at a time."""
-    with path.open("rb") as handle:
-        yield from stream_rows(handle if handle.seekable() else io.BytesIO(handle.read()), span, most)
+    with seekable(path) as handle:
+        yield from stream_rows(handle, span, most)
 
 
 def stream_rows(handle: IO[bytes], span: tuple[int, int, int] | None, most: int | None) -> Iterator[Record]:

@@ -18,7 +18,7 @@ from expcomp.sources.chat import _log as _chat_log
 from expcomp.sources.chat._attempt import Attempts
 from expcomp.sources.chat._columns import SEARCHED, Columns, guess, report_guesses, settle
 from expcomp.sources.chat._labels import Graded, grade, preference
-from expcomp.sources.chat._sets import first_records, records
+from expcomp.sources.chat._sets import first_records, records, witnesses
 from expcomp.sources.chat._shape import Chat, acts, chats_of, is_bare
 
 if TYPE_CHECKING:
@@ -75,7 +75,10 @@ class _Reader:
         out = self.out
         columns = out.columns = guess([r for r in opening if isinstance(r, dict)], self.options)
         wanted = (self.options.task_id, self.options.arm, self.options.trial)
-        if sum(isinstance(w, str) for w in wanted) > len(columns.named):
+        names = tuple(w for w in wanted if isinstance(w, str))
+        if len(names) > len(columns.named) and self.unit.span is not None:
+            self._settle(columns, witnesses(self.unit.path, names))
+        elif len(names) > len(columns.named):
             everything = list(found)
             self._settle(columns, [r for _, _, r in everything if isinstance(r, dict)])
             found = iter(everything)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from hashlib import sha256
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 import polars as pl
 
-from expcomp.io.digest import sha256_file
+from expcomp.io.digest import PREFIX, sha256_file
+from expcomp.sources._bytes import open_plain
 from expcomp.sources._contract import Batch, Found, ReadOptions, Unit
 from expcomp.sources._json import load_json, load_rows
 from expcomp.sources._units import add_evidence, file_unit, open_unit, relative, report
+from expcomp.sources._values import obj
 from expcomp.sources.chat._parquet import Record, parquet_rows, parquet_spans
+from expcomp.sources.chat._parts import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,10 +43,14 @@ def add_units(
     not cut, nor are files whose records make up one conversation or a few, which `is_one` tells from the first of them.
     """
     if isinstance(path, Path):
-        spans = parquet_spans(path, WHOLE, PART) if _magic(path) == PARQUET else _line_spans(path, is_one)
+        if _magic(path) == PARQUET:
+            spans = parquet_spans(path, WHOLE, PART)
+            digest = sha256_file(path) if spans else None
+        else:
+            spans, digest = _line_spans(path, is_one)
         if spans:
             for span, size in spans:
-                found.units.append(Unit(name, path, relative(path, root), size, None, span))
+                found.units.append(Unit(name, path, relative(path, root), size, None, span, digest))
             return
     file_unit(name, path, root, found)
 
@@ -50,7 +60,7 @@ def first_records(path: Path, wanted: int = 32) -> list[Any]:
     if _magic(path) == PARQUET:
         return [r for _, _, r in parquet_rows(path, None, wanted)]
     out: list[Any] = []
-    with path.open("rb") as handle:
+    with open_plain(path) as handle:
         # As many as one chunk holds: lines may be long.
         while len(out) < wanted and handle.tell() < CHUNK:
             line = handle.readline(_LONGEST_LINE)
@@ -60,6 +70,39 @@ def first_records(path: Path, wanted: int = 32) -> list[Any]:
             if value is not None:
                 out.append(value)
     return out
+
+
+@lru_cache(maxsize=64)
+def witnesses(path: Path, names: tuple[str, ...]) -> list[dict[str, Any]]:
+    """For each name the first record of a file of lines or of Parquet that has it as a column, or in its `metadata`; none where none has.
+
+    For parts of a file, which have to agree on what a name means. The file is read once a process.
+    """
+    left, out = dict.fromkeys(names), []
+    for row in _bearers(path, names):
+        inner = row.get("metadata")
+        beside = obj(parsed(inner) if isinstance(inner, str) else inner)
+        here = [n for n in left if n in row or n in beside]
+        if here:
+            out.append(row)
+            left = {n: None for n in left if n not in here}
+        if not left:
+            break
+    return out
+
+
+def _bearers(path: Path, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Records that may have one of the names: of lines those that hold one in quotes, which are found without reading the others."""
+    if _magic(path) == PARQUET:
+        yield from (r for _, _, r in parquet_rows(path, None, None) if isinstance(r, dict))
+        return
+    with open_plain(path) as handle, mmap(handle.fileno(), 0, access=ACCESS_READ) as data:
+        for name in names:
+            mark, at = orjson.dumps(name)[1:-1], 0
+            while (at := data.find(mark, at)) >= 0:
+                begin, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
+                at = end if end >= 0 else len(data)
+                yield from (r for _, r in load_rows(data[begin:at]).rows if isinstance(r, dict))
 
 
 def records(batch: Batch, unit: Unit, options: ReadOptions) -> tuple[Iterator[Record], str | None]:
@@ -78,36 +121,37 @@ def records(batch: Batch, unit: Unit, options: ReadOptions) -> tuple[Iterator[Re
         digest = _evidence(batch, unit)
         return _parquet(batch, unit), digest
     if unit.span is not None:
-        _evidence(batch, unit)
+        digest = _evidence(batch, unit)
         begin, end, first = unit.span
-        with unit.path.open("rb") as handle:
+        with open_plain(unit.path) as handle:
             handle.seek(begin)
             data = handle.read(end - begin)
-        return _lines(batch, unit, data, first, begin), None
-    opened = open_unit(batch, unit, options.max_file_bytes)
-    if opened is None:
+        if begin == 0 and data.startswith(_BOM):
+            data, begin = data.removeprefix(_BOM), len(_BOM)
+        return _lines(batch, unit, data, first, begin), digest
+    found = open_unit(batch, unit, options.max_file_bytes)
+    if found is None:
         return iter(()), None
-    data = opened[0].removeprefix(_BOM)
+    data = found[0].removeprefix(_BOM)
     if _is_lines(data):
-        return _lines(batch, unit, data, 0, len(opened[0]) - len(data)), opened[1]
+        return _lines(batch, unit, data, 0, len(found[0]) - len(data)), found[1]
     rows = load_rows(data)
     report(batch, unit, rows.problems)
-    return ((pos, str(pos), value) for pos, value in rows.rows), opened[1]
+    return ((pos, str(pos), value) for pos, value in rows.rows), found[1]
 
 
-def _evidence(batch: Batch, unit: Unit) -> str | None:
-    """Cite the file once: with its first part."""
-    if unit.span is not None and unit.span[0] != 0:
-        return None
-    digest = sha256_file(unit.path)
-    size = unit.path.stat().st_size
-    add_evidence(batch, unit.package_id, unit.path.name, "trace", size=size, digest=digest)
-    return digest if unit.span is None else None
+def _evidence(batch: Batch, unit: Unit) -> str:
+    """The digest of the file, which is cited once: with its first part."""
+    digest = unit.digest or sha256_file(unit.path)
+    if unit.span is None or unit.span[0] == 0:
+        size = unit.path.stat().st_size
+        add_evidence(batch, unit.package_id, unit.path.name, "trace", size=size, digest=digest)
+    return digest
 
 
 def _magic(path: Path) -> bytes | None:
     try:
-        with path.open("rb") as handle:
+        with open_plain(path) as handle:
             return handle.read(len(PARQUET))
     except OSError:
         return None
@@ -163,13 +207,18 @@ def _tolerant(batch: Batch, unit: Unit, line: bytes, number: int, offset: int) -
         yield number, f"{number}.{pos}" if pos else str(number), value
 
 
-def _line_spans(path: Path, is_one: Callable[[list[Any]], bool]) -> list[tuple[tuple[int, int, int], int]]:
+Spans = list[tuple[tuple[int, int, int], int]]
+"""First byte, end byte and number of the first record of each part, with its size."""
+
+
+def _line_spans(path: Path, is_one: Callable[[list[Any]], bool]) -> tuple[Spans, str | None]:
+    """Parts of a file of lines and the digest of the file; nothing where it is not to be cut."""
     size = path.stat().st_size
     if size <= WHOLE:
-        return []
-    with path.open("rb") as handle:
+        return [], None
+    with open_plain(path) as handle:
         if not _is_lines(_opening(handle)) or is_one(first_records(path)):
-            return []
+            return [], None
         handle.seek(0)
         return _cut(handle, size)
 
@@ -184,9 +233,10 @@ def _opening(handle: IO[bytes]) -> bytes:
     return data
 
 
-def _cut(handle: IO[bytes], size: int) -> list[tuple[tuple[int, int, int], int]]:
-    """Parts of a file that end with a line, and the number of the first line of each, in one pass over the bytes."""
-    spans: list[tuple[tuple[int, int, int], int]] = []
+def _cut(handle: IO[bytes], size: int) -> tuple[Spans, str]:
+    """Parts of a file that end with a line, the number of the first line of each, and the digest of all, in one pass over the bytes."""
+    spans: Spans = []
+    digest = sha256()
     begin = at = lines = first = 0
     while chunk := handle.read(CHUNK):
         cut = 0
@@ -201,9 +251,10 @@ def _cut(handle: IO[bytes], size: int) -> list[tuple[tuple[int, int, int], int]]
             begin, first = at + cut, lines
         lines += chunk.count(b"\n", cut)
         at += len(chunk)
+        digest.update(chunk)
     if begin < size:
         spans.append(((begin, size, first), size - begin))
-    return spans
+    return spans, PREFIX + digest.hexdigest()
 
 
 def _parquet(batch: Batch, unit: Unit) -> Iterator[Record]:

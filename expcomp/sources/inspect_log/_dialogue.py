@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from expcomp.sources._chat import Transcript, call
 from expcomp.sources._dialogue import Dialogue
 from expcomp.sources._json import dump_json
-from expcomp.sources._values import amount, count, items, moment, obj, text
+from expcomp.sources._values import amount, count, finite, items, moment, obj, text
 
 if TYPE_CHECKING:
     from expcomp.sources._chat import Row
@@ -235,7 +235,7 @@ def _speech(message: Row, reader: Reader) -> tuple[str | None, str]:
 
 def _logprobs(raw: Any) -> list[float] | None:
     tokens = [obj(token).get("logprob") for token in items(obj(raw).get("content"))]
-    found = [float(v) for v in tokens if isinstance(v, int | float) and not isinstance(v, bool)]
+    found = [number for v in tokens if (number := finite(v)) is not None]
     return found if found and len(found) == len(tokens) else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 import zipfile
@@ -12,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import orjson
 
-from expcomp.sources._bytes import UnreadableError
+from expcomp.sources._bytes import UnreadableError, seekable
 from expcomp.sources._json import Problem, load_json
 from expcomp.sources._values import obj
 
@@ -49,7 +48,7 @@ class EvalZip:
         try:
             about = path.stat()
             self.members, self.samples, self.chunked, self.doubles = _directory(path, about.st_mtime_ns, about.st_size)
-            self._handle = _open(path)
+            self._handle = seekable(path)
         except OSError as error:
             raise UnreadableError("unreadable", f"cannot read the file: {error.strerror}") from error
 
@@ -137,20 +136,11 @@ def _parse(data: bytes) -> tuple[Any, list[Problem]]:
     return document, []
 
 
-def _open(path: Path) -> IO[bytes]:
-    """The file, from which any place can be read; an archive inside an archive is taken into memory."""
-    handle: IO[bytes] = path.open("rb")
-    if handle.seekable():
-        return handle
-    with handle:
-        return io.BytesIO(handle.read())
-
-
 @lru_cache(maxsize=2)
 def _directory(path: Path, changed: int, size: int) -> tuple[dict[str, zipfile.ZipInfo], list[str], list[str], int]:
     """Entries by name, samples in order, chunked samples, replaced entries; the parts of a large log ask for them again and again."""
     del changed, size  # they are the key: a file that was replaced is listed again
-    with _open(path) as handle:
+    with seekable(path) as handle:
         try:
             listed = zipfile.ZipFile(handle).infolist()
         except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:

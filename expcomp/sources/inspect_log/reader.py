@@ -35,7 +35,7 @@ _LOCAL_NAME = 30
 _SPEC = {"task", "model", "run_id", "dataset"}
 _DATASET = re.compile(rb'"dataset"\s*:\s*\{\s*"name"\s*:\s*"([^"\\]{1,200})"')
 _TASK = re.compile(rb'"task"\s*:\s*"([^"\\]{1,200})"')
-_HEADER_BYTES = 1 << 26
+_HEADER_BYTES = 1 << 24
 
 
 class InspectLog:

@@ -11,6 +11,7 @@ import msgspec
 
 from expcomp.evidence.refs import is_hidden
 from expcomp.sources._contract import attempt_id
+from expcomp.sources._values import whole
 from expcomp.sources.packages import _coerce as co
 from expcomp.sources.packages import _documents as docs
 from expcomp.sources.packages import _foreign, _step
@@ -212,8 +213,8 @@ class AttemptReader:
                     attempt_id=self.id,
                 )
                 continue
-            number = item.get("step")
-            steps.append(_step.lenient(item, self.p.reporter(ref, number if isinstance(number, int) else pos)))
+            number = whole(item.get("step"))
+            steps.append(_step.lenient(item, self.p.reporter(ref, pos if number is None else number)))
             positions.append(pos)
         self._add(steps, positions, ref)
 

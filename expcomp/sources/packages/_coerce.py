@@ -46,7 +46,10 @@ def as_real(value: Any, field: str, report: Report) -> float | None:
             report(field, "wrong_type", f"found text {show(value)}, expected a number; null")
             return None
         report(field, "wrong_type", f"found text {show(value)}, expected a number; converted")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
         report(field, "not_finite", f"found {number}, expected a finite number; null")
         return None

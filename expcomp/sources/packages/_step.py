@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -27,13 +27,14 @@ FIELDS: dict[str, str] = (
 )
 CORE = frozenset((*CORE_TEXT, *CORE_INTEGERS, "success", "caused_by"))
 
+_INTEGER = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _TYPES: dict[str, tuple[Any, Any]] = {
     "text": (str | None, None),
-    "int": (int | None, None),
+    "int": (_INTEGER | None, None),
     "flag": (bool | None, None),
     "real": (float | None, None),
     "texts": (list[str] | None, None),
-    "ints": (list[int] | None, None),
+    "ints": (list[_INTEGER] | None, None),
     "json": (Any, None),
 }
 Step = msgspec.defstruct(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from expcomp.sources._contract import Found
 
 TASK_FILES = ("task/task_intake_spec.json", "task/task_packet.json", "task/raw_task_record.json")
+_RAW = "raw_task_record.json"
 _MARKS = frozenset({"attempts", "rubric", "grading", "loops", "signals"})
 
 
@@ -44,13 +45,14 @@ def folder_size(folder: Path) -> int:
 
 
 def task_key(folder: Path) -> str | None:
-    """Task id that a package declares, read with as little work as possible; None when no task file can be read."""
-    for ref in TASK_FILES:
-        path = folder / ref
-        if not path.is_file() or path.is_symlink():
-            continue
+    """Task id that a package declares, read with as little work as possible; None when no task file says it."""
+    there = [folder / ref for ref in TASK_FILES]
+    there = [path for path in there if path.is_file() and not path.is_symlink()]
+    # As the reader does: the first of the two specifications, then the raw record.
+    specs = [path for path in there if path.name != _RAW]
+    for path in [*specs[:1], *(path for path in there if path.name == _RAW)]:
         value, _ = load_json(path.read_bytes())
-        if isinstance(value, dict) and isinstance(value.get("task_id"), str):
+        if isinstance(value, dict) and isinstance(value.get("task_id"), str) and value["task_id"]:
             return str(value["task_id"])
     return None
 

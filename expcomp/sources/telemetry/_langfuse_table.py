@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from expcomp.sources._chat import Note
-from expcomp.sources._values import items, moment, obj, text
+from expcomp.sources._values import finite, items, moment, obj, text
 from expcomp.sources.telemetry._chat import schemas
 from expcomp.sources.telemetry._otlp_dialects import unflatten
 from expcomp.sources.telemetry._spans import (
@@ -256,4 +256,4 @@ def _real(value: str) -> float | str:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return finite(value)

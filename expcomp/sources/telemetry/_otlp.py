@@ -146,27 +146,40 @@ def report_orphans(batch: Batch, logs: dict[tuple[str, str], list[Event]]) -> No
 def _request(batch: Batch, unit: Unit, pos: int, record: Any, digest: str, out: Export) -> None:
     entry = obj(record)
     entry = obj(entry.get("trace")) or entry
-    groups = [(name, g) for name in (*_SPANS, *_LOGS) for g in items(entry.get(name))]
+    groups = [(name, g) for name in (*_SPANS, *_LOGS) for g in _objects(batch, unit, pos, entry, name)]
     if not any(name in entry for name in (*_SPANS, *_LOGS)):
         metrics = any(name in entry for name in _METRICS)
         code, level = ("metrics_skipped", "info") if metrics else ("bad_record", "warning")
         detail = f"record {pos} is {shown(record)}, expected an export request of spans or logs; left out"
         tell(batch, unit, pos, code, detail, level)
         return
-    for name, raw in groups:
-        group = obj(raw)
+    for name, group in groups:
+        if not any(scopes in group for scopes in _SCOPES):
+            detail = f"an entry of '{name}' in record {pos} is {shown(group)}, expected '{_SCOPES[0]}'; left out"
+            tell(batch, unit, pos, "bad_record", detail)
         resource = attributes(obj(group.get("resource")).get("attributes"))
-        for scope, found in _records(group):
+        for scope, found in _records(batch, unit, pos, group):
             if name in _LOGS:
                 _log(batch, unit, pos, found, out)
             else:
                 _span(batch, unit, pos, found, resource, scope, digest, out)
 
 
-def _records(group: Row) -> Iterator[tuple[Row, Any]]:
+def _objects(batch: Batch, unit: Unit, pos: int, entry: Row, name: str) -> list[Row]:
+    """The objects of a list; what else is in its place is reported."""
+    value = entry.get(name)
+    if value is None:
+        return []
+    found = [v for v in items(value) if isinstance(v, dict)]
+    if not isinstance(value, list) or len(found) < len(value):
+        odd = value if not isinstance(value, list) else next(v for v in value if not isinstance(v, dict))
+        tell(batch, unit, pos, "bad_record", f"'{name}' in record {pos} holds {shown(odd)}, expected objects; left out")
+    return found
+
+
+def _records(batch: Batch, unit: Unit, pos: int, group: Row) -> Iterator[tuple[Row, Any]]:
     for name in _SCOPES:
-        for raw in items(group.get(name)):
-            holder = obj(raw)
+        for holder in _objects(batch, unit, pos, group, name):
             scope = obj(holder.get("scope") or holder.get("instrumentationLibrary"))
             for kind in _RECORDS:
                 for found in items(holder.get(kind)):

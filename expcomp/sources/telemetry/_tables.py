@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from expcomp.sources._bytes import seekable
 from expcomp.sources._json import Problem
 from expcomp.sources.chat._parquet import stream_rows
 
@@ -45,8 +46,8 @@ def _parquet_columns(look: Look) -> frozenset[str]:
     import pyarrow.parquet as pq
 
     try:
-        with look.path.open("rb") as handle:
-            return frozenset(pq.read_schema(handle if handle.seekable() else io.BytesIO(handle.read())).names)
+        with seekable(look.path) as handle:
+            return frozenset(pq.read_schema(handle).names)
     except (OSError, ValueError, pa.ArrowException):
         return frozenset()
 

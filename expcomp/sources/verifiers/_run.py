@@ -11,7 +11,7 @@ from expcomp.io.digest import PREFIX, sha256_hex
 from expcomp.sources._bytes import UnreadableError, read_bytes
 from expcomp.sources._json import dump_json, load_json
 from expcomp.sources._units import add_evidence, report
-from expcomp.sources._values import amount, items, obj, redact, text, whole
+from expcomp.sources._values import amount, finite, items, obj, redact, text, whole
 from expcomp.sources.verifiers._chat import tool_schemas
 
 if TYPE_CHECKING:
@@ -162,5 +162,4 @@ def check_header(
 
 
 def _number(value: Any) -> float | None:
-    sized = amount(abs(value)) if isinstance(value, int | float) and not isinstance(value, bool) else None
-    return None if sized is None else float(value)
+    return finite(value)
