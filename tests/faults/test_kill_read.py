@@ -51,7 +51,9 @@ def test_a_stopped_read_leaves_the_old_or_the_new(sets: Path, tmp_path: Path, ho
         assert xc.scan_traces(place / "out").attempts.collect().height in (5, 14_000), said
         assert left == 0
         if code == 130:
-            assert said == "expcomp: stopped; nothing was published\n"
+            # A writer thread inside Polars may add that it was stopped, too, before anything of ours hears of it.
+            ours = said.split("\nthread '")[0]
+            assert ours == "expcomp: stopped; nothing was published\n"
     assert stopped_early > 0
     xc.read_traces(sets / "small.jsonl").write(place / "out", force=True)
     assert {p.name for p in place.iterdir()} == {"out"}
