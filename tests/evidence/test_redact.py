@@ -302,7 +302,7 @@ TEXTS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(TEXTS, st.booleans())
 @example(["/home/a\\", "a@b.invalid/home/x", "1.1.1.1 1.1.1.1"], True)
 def test_a_second_pass_finds_nothing(texts: list[str], pii: bool) -> None:
