@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from expcomp.tables._spec import Column, Table, integer, json, not_negative, one_of, real, text, unit_interval
+from expcomp.tables._spec import Table, flag, integer, json, not_negative, one_of, real, text, texts, unit_interval
 
 FORMAT = pl.Enum(["sft", "dpo", "grpo"])
 PARTITION = pl.Enum(["train", "validation"])
@@ -103,6 +103,9 @@ EXPOSURE_HITS = Table(
     },
     rules={"coverage|unit_interval": unit_interval("coverage")},
 )
+_AMOUNTS = (
+    "maximum_nanos cost_nanos input_tokens output_tokens reasoning_tokens cached_tokens cache_write_tokens".split()
+)
 COST_CALLS = Table(
     "cost_calls",
     "One paid call of a cost ledger. Amounts are billionths of a US dollar.",
@@ -124,9 +127,9 @@ COST_CALLS = Table(
         "owner": text("writer that let it through", nullable=False),
         "revision": integer("0-based line of the admission", nullable=False),
     },
-    rules={f"{c}|not_negative": not_negative(c) for c in ("maximum_nanos", "cost_nanos", "input_tokens", "output_tokens")},
+    rules={f"{c}|not_negative": not_negative(c) for c in _AMOUNTS},
     keys=("call",),
-)  # fmt: skip
+)
 EXPERIMENT_CELLS = Table(
     "experiment_cells",
     "One cell of a sealed experiment: one run of one arm on one task with one seed.",
@@ -158,13 +161,13 @@ RUN_RECEIPTS = Table(
         "repetition": integer("0-based", nullable=False),
         "seed": integer("seed of the run", nullable=False),
         "attempt": integer("1-based", nullable=False),
-        "billing": Column(pl.List(pl.String()), "calls of the cost ledger it paid", nullable=False),
+        "billing": texts("calls of the cost ledger it paid", nullable=False),
         "model": text("model that answered", nullable=False),
         "grader_digest": text("artifact of the grader; null for a failed run"),
-        "succeeded": Column(pl.Boolean(), "it ran to its end and was graded", nullable=False),
+        "succeeded": flag("it ran to its end and was graded", nullable=False),
         "failure": text("code of the failure; null when there is none"),
         "score": real("null for a failed run"),
-        "passed": Column(pl.Boolean(), "verdict of the grader; null for a failed run"),
+        "passed": flag("verdict of the grader; null for a failed run"),
         "dimensions": json("scores of named dimensions"),
         "cost_nanos": integer("what it cost; null when the receipt does not say"),
         "duration_ms": integer("wall time; outside of the digest"),
