@@ -6,6 +6,7 @@ import errno
 import gzip
 import io
 import os
+import stat
 import zlib
 from pathlib import Path
 from typing import IO, cast
@@ -14,8 +15,8 @@ from expcomp.sources._archive import ArchivePath
 
 HEAD = 64 * 1024
 _LEAST = HEAD + 1
-_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-"""Links are told when a folder is listed; one that came in between is not followed."""
+_READ = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_BINARY", "O_NOFOLLOW", "O_NONBLOCK"))
+"""Links and pipes are told when a folder is listed; a link that came in between is not followed, a pipe not waited for."""
 _LARGEST = 1 << 30
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -56,16 +57,16 @@ def open_plain(path: Path | ArchivePath) -> IO[bytes]:
     """A file opened to be read from its beginning on, never through a link.
 
     Raises:
-        OSError: It cannot be opened, or is a link.
+        OSError: It cannot be opened, or is a link or no regular file.
     """
-    return path.open() if isinstance(path, ArchivePath) else os.fdopen(os.open(path, _READ), "rb")
+    return path.open() if isinstance(path, ArchivePath) else os.fdopen(_opened(path)[0], "rb")
 
 
 def seekable(path: Path | ArchivePath) -> IO[bytes]:
     """The same, read from any place; a member of an archive is taken into memory, up to a gigabyte.
 
     Raises:
-        OSError: It cannot be opened, is a link, or a larger member.
+        OSError: It cannot be opened, is a link or no regular file, or a larger member.
     """
     handle = open_plain(path)
     if handle.seekable():
@@ -102,17 +103,26 @@ def _read(path: Place, limit: int, *, whole: bool) -> tuple[bytes, bytes]:
 
 def _on_disk(path: Path | str, most: int) -> bytes:
     """At most `most` first bytes; without a file object, which costs more than reading a small file does."""
-    handle = os.open(path, _READ)
+    handle, size = _opened(path)
     try:
-        size = os.fstat(handle).st_size
         raw = chunk = os.read(handle, min(most, max(_LEAST, size + 1)))
-        # A file that grows, a device or a pipe has more, or less, than its size says.
+        # A file that grows, and one that the system makes up, has more, or less, than its size says.
         while chunk and len(raw) < most and len(raw) != size:
             chunk = os.read(handle, min(most - len(raw), max(_LEAST, size)))
             raw += chunk
     finally:
         os.close(handle)
     return raw
+
+
+def _opened(path: Path | str) -> tuple[int, int]:
+    """A descriptor of a regular file, and its size."""
+    handle = os.open(path, _READ)
+    about = os.fstat(handle)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    return handle, about.st_size
 
 
 def _in_archive(path: ArchivePath, most: int) -> bytes:

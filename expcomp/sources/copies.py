@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from expcomp.io.wording import worded
 from expcomp.sources._dialogue import USAGE
 from expcomp.sources._told import lines
 from expcomp.tables import vocab as v
@@ -64,7 +65,7 @@ def without_copies(
         own, on="attempt_id", how="left", maintain_order="left", suffix="_own"
     )
     again = pl.col("_copied").is_not_null()
-    detail = pl.format("{} model calls are copies of an earlier session's; marked as copied context", "_copied")
+    detail = worded("{} model calls are copies of an earlier session's; marked as copied context", "_copied")
     told.append(lines(joined.filter(again), "copied_history", detail, severity="info"))
     return joined.with_columns(
         *(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from expcomp.io.wording import worded
 from expcomp.sources._told import NAMED, lines
 from expcomp.sources.copies import COUNTED, copies_of, without_copies
 from expcomp.sources.trials import doubtful_trials, numbered, trial_keys, trusted
@@ -96,7 +97,7 @@ def decide(
 def _once(attempts: pl.DataFrame, kept: pl.Series, told: list[pl.DataFrame]) -> pl.DataFrame:
     if kept.all():
         return attempts
-    detail = pl.format("attempt {} is in this load already; this copy was left out", "native_attempt_id")
+    detail = worded("attempt {} is in this load already; this copy was left out", "native_attempt_id")
     twins = attempts.filter(~kept)
     told.append(lines(twins, "duplicate_attempt", detail.fill_null("is in this load already; left out")))
     return attempts.filter(kept)
@@ -152,7 +153,7 @@ def _duplicate_tasks(attempts: pl.DataFrame) -> pl.DataFrame:
         source_pos=pl.lit(None, dtype=pl.Int64),
         attempt_id=pl.lit(None, dtype=pl.String),
     ).filter(pl.col("package_id") != pl.col("first"))
-    detail = pl.format(
+    detail = worded(
         "{}: holds task {}, as package {} does; rows of both are kept, statistics count both",
         "package_id",
         "task_id",

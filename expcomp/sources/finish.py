@@ -76,13 +76,9 @@ def settled_table(name: str, frame: pl.LazyFrame, decided: Decided) -> pl.LazyFr
     """A large table without the rows of dropped attempts; copied steps are marked."""
     if len(decided.dropped):
         # A dropped attempt has the id of the one that stays: the rows of the first are kept, by their own keys.
-        keys = {"steps": ["attempt_id", "step_index"], "messages": ["attempt_id", "message_index"]}.get(name)
+        keys = {"steps": ["attempt_id", "step_index"], "messages": ["attempt_id", "message_index"]}.get(name, pl.all())
         again = pl.col("attempt_id").is_in(decided.dropped.unique().implode())
-        frame = (
-            frame.filter(~again | pl.struct(keys).is_first_distinct())
-            if keys
-            else frame.filter(~again | pl.struct(pl.all()).is_first_distinct())
-        )
+        frame = frame.filter(~again | pl.struct(keys).is_first_distinct())
     if name == "steps" and decided.copied.height:
         marks = decided.copied.lazy().with_columns(_copied=pl.lit(value=True))
         frame = (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import glob
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from expcomp.errors import SourceError, UsageError
+from expcomp.io.addresses import is_address, no_address
 from expcomp.io.engine import engine_of
 from expcomp.io.memory import READ, processes_within
 from expcomp.io.progress import Progress
+from expcomp.io.remote import local_paths
 from expcomp.sources._columns import frame_of
 from expcomp.sources._contract import Batch, Frames, ReadOptions, Unit
 from expcomp.sources.finish import settle_frames
@@ -43,6 +48,8 @@ def find(
         SourceError: A path that does not exist, or nothing that a format recognises.
     """
     given = expand(paths)
+    for path in given:
+        no_address(path, "give it as text, to a verb or function that fetches")
     missing = [str(p) for p in given if not p.exists()]
     if missing:
         msg = f"no such file or folder: {', '.join(missing)}"
@@ -62,6 +69,18 @@ def read_units(units: Sequence[Unit], options: ReadOptions | None = None) -> Fra
     """Frames of the common model, units of one format read together, formats in registry order, finished as one load."""
     options = options or ReadOptions()
     return settle_frames(parse_units(units, options), options)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for cycles inside: parsed documents are many and hold none, and to look again and again costs a third of the time."""
+    watched = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if watched:
+            gc.enable()
 
 
 def parse_units(units: Sequence[Unit], options: ReadOptions) -> Frames:
@@ -134,19 +153,21 @@ def read_traces(
     progress: Progress | None = None,
     engine: Engine | str | None = None,
     memory: int | None = None,
+    cache: PathLike | None = None,
     **supply: Any,
 ) -> TraceSet:
     """Read everything below the paths into plain frames; formats are recognised by content unless one is named.
 
     Args:
         *paths: Trace files, folders of them, archives, job and package folders, folders that `TraceSet.write` wrote; `**` and other
-            wildcards are expanded.
+            wildcards are expanded. Or addresses of such (s3://bucket/runs), which are fetched first.
         format: Read everything as this format.
         options: What the formats lack.
         processes: Worker processes; by default the processors, 1 for small input.
         progress: Where progress is shown.
         engine: Where files are read: `local`, `ray`, or an `Engine`; the tables are the same.
         memory: Bytes that worker processes may take together: decides how many run; the tables it returns are not counted.
+        cache: Folder in which copies of addresses stay, so that the next load fetches only what changed.
         **supply: Fields of `ReadOptions`, in place of `options`: tools, system, arm, task_id, trial, score_scale, ...
 
     Raises:
@@ -154,10 +175,12 @@ def read_traces(
         UsageError: An unknown format name, or both `options` and its fields.
     """
     read = _options(options, supply)
-    plan = find_plan(
-        paths, format=format, options=read, processes=processes, progress=progress, engine=engine, memory=memory
-    )
-    return TraceSet(plan.run().frames(), packages=tuple(dict.fromkeys(u.package_id for u in plan.units)))
+    where = engine_of(engine, processes)
+    with local_paths(paths, where, cache=None if cache is None else Path(cache), progress=progress) as given:
+        plan = find_plan(
+            given, format=format, options=read, processes=processes, progress=progress, engine=where, memory=memory
+        )
+        return TraceSet(plan.run().frames(), packages=tuple(dict.fromkeys(u.package_id for u in plan.units)))
 
 
 def scan_traces(
@@ -168,27 +191,33 @@ def scan_traces(
     progress: Progress | None = None,
     engine: Engine | str | None = None,
     memory: int | None = None,
+    cache: PathLike | None = None,
     **supply: Any,
 ) -> TraceSet:
     """`read_traces` as LazyFrames.
 
     A folder that `TraceSet.write` wrote is scanned without reading. Other loads are read at the first query and kept, up to 256 MB. Of
     larger ones steps and messages are never held: every query over them reads the files again, batch by batch, and `TraceSet.write`
-    streams them to disk in one pass, which is the thing to do first.
+    streams them to disk in one pass, which is the thing to do first. What lies at addresses is fetched now, into `cache`, and stays there.
 
     Raises:
         SourceError: A path that does not exist, or nothing that a format recognises.
-        UsageError: An unknown format name, or both `options` and its fields.
+        UsageError: An unknown format name, both `options` and its fields, or addresses without `cache`.
     """
     from expcomp.sources.store import is_stored, scan
     from expcomp.sources.stream import LazyTables
 
     read = _options(options, supply)
-    given = expand(paths)
+    if cache is None and any(is_address(p) for p in paths):
+        msg = "files are read when they are asked for, and what lies at an address has to stay till then: give cache=FOLDER"
+        raise UsageError(msg)
+    where = engine_of(engine, processes)
+    with local_paths(paths, where, cache=None if cache is None else Path(cache), progress=progress) as here:
+        given = expand(here)
     if len(given) == 1 and format is None and read == ReadOptions() and is_stored(given[0]):
         return scan(given[0])
     plan = find_plan(
-        given, format=format, options=read, processes=processes, progress=progress, engine=engine, memory=memory
+        given, format=format, options=read, processes=processes, progress=progress, engine=where, memory=memory
     )
     packages = tuple(dict.fromkeys(u.package_id for u in plan.units))
     if sum(u.size for u in plan.units) <= LARGE_BYTES:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from expcomp.errors import UsageError
+from expcomp.io.nearest import nearest
 from expcomp.sources._archive import ArchivePath, enter, unsafe_members
 from expcomp.sources._bytes import LFS_POINTER, UnreadableError, read_head
 from expcomp.sources._contract import Found, Source, Unit
@@ -86,7 +87,7 @@ def discover(
         UsageError: No such format.
     """
     if format is not None and format not in SOURCES:
-        msg = f"no format '{format}'; there are {', '.join(SOURCES)}"
+        msg = f"no format '{format}'; there are {', '.join(SOURCES)}{nearest(format, SOURCES)}"
         raise UsageError(msg)
     sources = [SOURCES[format]] if format is not None else list(SOURCES.values())
     walk = _Walk(sources, forced=format is not None, large=large)

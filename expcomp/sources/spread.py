@@ -7,7 +7,6 @@ tasks merged as over the whole load; a bucket fits in memory however large the l
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ from expcomp.sources._told import NAMED
 from expcomp.sources.copies import home_folder
 from expcomp.sources.deciding import linked
 from expcomp.sources.finish import settle_frames
-from expcomp.sources.load import parse_units
+from expcomp.sources.load import parse_units, uncollected
 from expcomp.sources.stored import STORED
 from expcomp.sources.stream import batches, ordered
 from expcomp.sources.swe.join import REPORTS, TRAJECTORIES
@@ -110,10 +109,6 @@ class Gathered:
     frames: Frames
     borrowed: Mapping[str, pl.DataFrame] = field(default_factory=dict)
 
-    def for_joins(self) -> Frames:
-        """The rows with the borrowed ones: what rows of the bucket may be joined with."""
-        return self.frames | {name: pl.concat([self.frames[name], rows]) for name, rows in self.borrowed.items()}
-
 
 def plan_spread(units: Sequence[Unit]) -> list[tuple[Unit, ...]]:
     """Units cut into jobs; the cut depends on the input only."""
@@ -141,14 +136,8 @@ def bucket_count(units: Sequence[Unit]) -> int:
 
 def spread(job: SpreadJob) -> Spread:
     """Read the units of a job and store their rows, sorted by bucket and in the order of the load within one. Runs in a worker."""
-    # Parsed documents are many and hold no cycles: looking for some, again and again, costs a third of the time.
-    watched = gc.isenabled()
-    gc.disable()
-    try:
+    with uncollected():
         parsed = [parse_units(units, job.options) for units in batches(job.units)]
-    finally:
-        if watched:
-            gc.enable()
     frames = {name: pl.concat([p.pop(name) for p in parsed]) for name in CORE}
     # Of what was cut any job, and so any bucket, may cite the evidence.
     cut = [u.package_id for u in job.units if u.span is not None]

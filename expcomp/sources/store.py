@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,11 @@ import polars as pl
 from expcomp.errors import SourceError
 from expcomp.io.digest import PREFIX, sha256_file
 from expcomp.io.documents import read_json, write_json
+from expcomp.io.parquet_check import read_checked
 from expcomp.io.publish import publish
-from expcomp.io.sinks import write_parquet
+from expcomp.io.sinks import parquet_height, write_parquet
+from expcomp.io.staging import PARTS, scratch
+from expcomp.sources._bytes import open_plain
 from expcomp.sources.stream import LazyTables
 from expcomp.sources.streamed import LARGE, Streamed
 from expcomp.sources.traceset import TraceSet
@@ -21,6 +24,8 @@ from expcomp.tables.core import CORE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from expcomp.sources._contract import Frames
 
 KIND = "expcomp.traces"
 MANIFEST = "manifest.json"
@@ -38,12 +43,10 @@ def write(ts: TraceSet, out: str | Path, *, force: bool = False) -> None:
     """
     with publish(Path(out), force=force) as staging:
         if isinstance(ts.tables, LazyTables):
-            parts = staging / ".parts"
-            parts.mkdir()
-            loaded = ts.tables.plan.stream(parts)
-            for name in CORE:
-                _stream(loaded, name, staging)
-            shutil.rmtree(parts)
+            with scratch(staging / PARTS) as parts:
+                loaded = ts.tables.plan.stream(parts)
+                for name in CORE:
+                    _stream(loaded, name, staging)
         else:
             for name in CORE:
                 frame = ts[name]
@@ -95,11 +98,8 @@ def _manifest(folder: Path, packages: Sequence[str]) -> dict[str, Any]:
     for name in CORE:
         files = _files(folder, name)
         tables[name] = {
-            "rows": int(pl.scan_parquet(files).select(pl.len()).collect().item()),
-            "files": [
-                {"path": f.relative_to(folder).as_posix(), "sha256": PREFIX + sha256_file(f).removeprefix(PREFIX)}
-                for f in files
-            ],
+            "rows": parquet_height(files),
+            "files": [{"path": f.relative_to(folder).as_posix(), "sha256": sha256_file(f)} for f in files],
         }
     return {"kind": KIND, "schema_version": SCHEMA_VERSION, "tables": tables, "packages": list(packages)}
 
@@ -122,31 +122,92 @@ def is_stored(folder: Path) -> bool:
 
 
 def scan(folder: Path) -> TraceSet:
-    """A written TraceSet as LazyFrames over its files; nothing is read yet.
+    """A written TraceSet as LazyFrames over its files; nothing is read yet, so damage shows when a query meets it.
 
     Raises:
         SourceError: A table is missing, or the folder was written by another version of the schema.
     """
+    tables = {}
+    packages = _checked(folder)["packages"]
+    for name in CORE:
+        frame = pl.scan_parquet(_found(folder, name))
+        _agree(folder, name, frame.collect_schema())
+        tables[name] = frame
+    return TraceSet(tables, packages=tuple(packages))
+
+
+def load(folder: Path) -> Frames:
+    """The tables of a written TraceSet, each file looked at before Polars sees it.
+
+    Raises:
+        SourceError: A table is missing, damaged or changed since it was written, or of another version of the schema.
+    """
+    check(folder)
+    tables = {}
+    for name in CORE:
+        parts = []
+        for file in _found(folder, name):
+            try:
+                with open_plain(file) as handle:
+                    part = read_checked(handle)
+            except (OSError, ValueError) as error:
+                msg = f"{folder}: {file.name} cannot be read ({error}); read the traces again"
+                raise SourceError(msg) from error
+            _agree(folder, name, part.schema)
+            parts.append(part)
+        tables[name] = pl.concat(parts)
+    return tables
+
+
+def check(folder: Path) -> None:
+    """Compare every file with the digest that the manifest holds of it.
+
+    Raises:
+        SourceError: A table is missing, damaged or changed since it was written, or of another version of the schema.
+    """
+    tables = _checked(folder).get("tables")
+    for name in CORE:
+        entry = tables.get(name) if isinstance(tables, dict) else None
+        files = entry.get("files") if isinstance(entry, dict) else None
+        listed = (
+            [(f.get("path"), f.get("sha256")) for f in files if isinstance(f, dict)] if isinstance(files, list) else []
+        )
+        for file in _found(folder, name):
+            try:
+                with open_plain(file) as handle:
+                    digest = PREFIX + hashlib.file_digest(handle, "sha256").hexdigest()  # type: ignore[arg-type]
+            except OSError as error:
+                msg = f"{folder}: {file.name} cannot be read ({error.strerror}); read the traces again"
+                raise SourceError(msg) from error
+            if (file.relative_to(folder).as_posix(), digest) not in listed:
+                msg = f"{folder}: {file.name} is not the file that was written, by its digest in {MANIFEST}; read the traces again"
+                raise SourceError(msg)
+
+
+def _checked(folder: Path) -> dict[str, Any]:
     manifest = read_json(folder / MANIFEST)
-    version = manifest.get("schema_version")
+    version = manifest.get("schema_version") if isinstance(manifest, dict) else None
     if version != SCHEMA_VERSION:
         msg = f"{folder}: schema version {version}, expected {SCHEMA_VERSION}; read the traces again with this version"
         raise SourceError(msg)
-    packages = manifest.get("packages", [])
+    packages = manifest.setdefault("packages", [])
     if not isinstance(packages, list) or not all(isinstance(p, str) for p in packages):
         msg = f"{folder}: 'packages' of {MANIFEST} is no list of names; read the traces again"
         raise SourceError(msg)
-    tables = {}
-    for name, table in CORE.items():
-        files = _files(folder, name)
-        if not files:
-            msg = f"{folder}: table {name} is missing; the folder is incomplete, read the traces again"
-            raise SourceError(msg)
-        frame = pl.scan_parquet(files)
-        found = frame.collect_schema()
-        if dict(found) != dict(table.schema):
-            off = [n for n in {*found, *table.schema} if found.get(n) != table.schema.get(n)]
-            msg = f"{folder}: table {name} differs from its contract in {', '.join(sorted(off))}; read the traces again"
-            raise SourceError(msg)
-        tables[name] = frame
-    return TraceSet(tables, packages=tuple(packages))
+    return dict(manifest)
+
+
+def _found(folder: Path, name: str) -> list[Path]:
+    files = _files(folder, name)
+    if not files:
+        msg = f"{folder}: table {name} is missing; the folder is incomplete, read the traces again"
+        raise SourceError(msg)
+    return files
+
+
+def _agree(folder: Path, name: str, found: pl.Schema) -> None:
+    wanted = CORE[name].schema
+    if dict(found) != dict(wanted):
+        off = [n for n in {*found, *wanted} if found.get(n) != wanted.get(n)]
+        msg = f"{folder}: table {name} differs from its contract in {', '.join(sorted(off))}; read the traces again"
+        raise SourceError(msg)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.errors import SourceError
+from expcomp.io.parts import row_groups
 from expcomp.sources._contract import Batch, Found, Frames, ReadOptions, Unit
 from expcomp.sources._units import relative
 from expcomp.tables.core import CORE
@@ -25,6 +26,9 @@ WHOLE = 32 << 20
 
 PART = 16 << 20
 """Size of a part of a larger one."""
+
+_RATIO = 256
+"""Tables are never compressed better, so that small folders need not be asked for their size."""
 
 _OF_ATTEMPTS = ("steps", "messages", "grades", "artifacts")
 _OF_PACKAGES = ("evidence", "feedback", "loops", "rubric_items")
@@ -55,7 +59,7 @@ class Stored:
         """One unit, or, of a large folder, one for each part of the attempts and what belongs to them."""
         size, attempts = _sizes(path)
         package, parts = relative(path, root), -(-size // PART) if size > WHOLE else 1
-        if parts == 1 or attempts < parts:
+        if parts == 1 or attempts < parts or not _is_sound(path):
             found.units.append(Unit(self.name, path, package, size, f"{self.name}/{path.name}"))
             return
         for n in range(parts):
@@ -64,15 +68,14 @@ class Stored:
 
     def read(self, units: Sequence[Unit], options: ReadOptions) -> Frames:
         """The tables, as they were written."""
-        from expcomp.sources.store import scan
+        from expcomp.sources.store import load, scan
 
         del options
         batch = Batch()
         parts = []
         for unit in units:
             try:
-                tables = scan(unit.path)
-                parts.append(tables.collect() if unit.span is None else _part(tables, unit.span))
+                parts.append(load(unit.path) if unit.span is None else _part(scan(unit.path), unit.span))
             except (SourceError, OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
                 batch.diagnose(
                     "unreadable", str(error), package_id=unit.package_id, source_uri=unit.package_id, severity="error"
@@ -81,18 +84,31 @@ class Stored:
         return {name: pl.concat([p[name] for p in parts]) for name in CORE}
 
 
+def _is_sound(folder: Path) -> bool:
+    """Whether all files are those that were written; looked at once, before the parts are read."""
+    from expcomp.sources.store import check
+
+    try:
+        check(folder)
+    except (SourceError, OSError):
+        return False  # read as a whole, which says what is wrong
+    return True
+
+
 def _sizes(folder: Path) -> tuple[int, int]:
     """Bytes of all tables before compression, and rows of attempts; the size of the files where one cannot be read."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     files = list(folder.rglob("*.parquet"))
+    on_disk = sum(f.stat().st_size for f in files)
+    if on_disk < WHOLE // _RATIO:
+        return on_disk, 0
     try:
-        about = {f: pq.read_metadata(f) for f in files}
+        about = {f: row_groups(f) for f in files}
     except (OSError, pa.ArrowException, UnicodeDecodeError):
-        return sum(f.stat().st_size for f in files), 0
-    size = sum(m.row_group(i).total_byte_size for m in about.values() for i in range(m.num_row_groups))
-    return size, sum(m.num_rows for f, m in about.items() if f == folder / "attempts.parquet")
+        return on_disk, 0
+    size = sum(own for groups in about.values() for _, own in groups)
+    return size, sum(rows for rows, _ in about.get(folder / "attempts.parquet", ()))
 
 
 def _part(tables: TraceSet, span: tuple[int, int, int]) -> Frames:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,13 +14,14 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from expcomp.io.engine import LOCAL, Engine
+from expcomp.io.memory import processors
 from expcomp.io.pool import workers
 from expcomp.io.progress import Progress
 from expcomp.io.whole import whole
 from expcomp.sources._contract import Frames, ReadOptions, Unit
 from expcomp.sources.copies import CALLS, RESUMED
 from expcomp.sources.finish import Settled, settle, settled_table, told_once
-from expcomp.sources.load import parse_units
+from expcomp.sources.load import parse_units, uncollected
 from expcomp.sources.registry import LARGE_BYTES, SOURCES
 from expcomp.sources.streamed import LARGE, Streamed, stream
 from expcomp.sources.swe.join import join_reports
@@ -102,14 +102,8 @@ def ordered(units: Sequence[Unit]) -> list[Unit]:
 
 def parse(job: Job) -> Parsed:
     """Read the units of a batch. Runs in a worker."""
-    # Parsed documents are many and hold no cycles: looking for some, again and again, costs a third of the time.
-    watched = gc.isenabled()
-    gc.disable()
-    try:
+    with uncollected():
         return _parse(job)
-    finally:
-        if watched:
-            gc.enable()
 
 
 def _parse(job: Job) -> Parsed:
@@ -200,11 +194,12 @@ class Plan:
             Job(i, units, self.options, os.fspath(folder) if folder else None, tuple(keep))
             for i, units in enumerate(cut)
         ]
-        cores = min(self.processes or len(os.sched_getaffinity(0)), len(jobs))
+        cores = min(self.processes or processors(), len(jobs))
         if sum(u.size for u in self.units) <= LARGE_BYTES:
             cores = 1
         sizes = [len(units) for units in cut]
-        with workers(cores, engine=self.engine) as pool, self.progress.stage("read", sum(sizes)) as tick:
+        seen = [*([folder] if folder else []), *(u.path for u in self.units)]
+        with workers(cores, engine=self.engine, seen=seen) as pool, self.progress.stage("read", sum(sizes)) as tick:
             return pool.map(parse, jobs, lambda done: tick(sum(sizes[:done])))
 
 

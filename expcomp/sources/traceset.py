@@ -47,6 +47,9 @@ class TraceSet:
             raise AttributeError(name)
         return self[name]
 
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *CORE})
+
     def lazy(self) -> TraceSet:
         """The same with LazyFrames."""
         return replace(self, tables={name: self[name].lazy() for name in CORE})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.io.digest import xxh3_expr
+from expcomp.io.wording import worded
 from expcomp.sources._told import CHAT_SETS, lines
 from expcomp.tables import vocab as v
 
@@ -54,7 +55,7 @@ def trusted(attempts: pl.DataFrame, doubtful: pl.DataFrame, told: list[pl.DataFr
         source_pos=pl.lit(None, dtype=pl.Int64),
         attempt_id=pl.lit(None, dtype=pl.String),
     )
-    detail = pl.format(
+    detail = worded(
         "the column taken for the trial gives {} tasks a number twice; not used as trial number", pl.col("tasks")
     )
     told.append(lines(files, "trial_not_unique", detail, field="trial"))
@@ -80,7 +81,7 @@ def numbered(attempts: pl.DataFrame, told: list[pl.DataFrame]) -> pl.DataFrame:
     rows = rows.with_columns(_twice=native & (pl.len().over([*group, "trial"]) > 1))
     doubles = rows.filter("_twice")
     if doubles.height:
-        detail = pl.format(
+        detail = worded(
             "task {} has trial {} more than once in run {}; its attempts are numbered by order",
             pl.col("task_id"),
             pl.col("trial"),

@@ -643,6 +643,27 @@ def test_records_that_are_no_export_are_reported(tmp_path):
     assert {"metrics_skipped", "bad_span"} <= set(found)
 
 
+@pytest.mark.parametrize(
+    ("scope", "code"),
+    [
+        ({"scope": {}, "spans": True}, "bad_record"),
+        ({"scope": {}, "spans": {"a": 1}}, "bad_record"),
+        ({"type": "text"}, "bad_record"),
+        ({"scope": {"name": "n"}, "spans": []}, "no_spans"),
+    ],
+    ids=["flag", "object", "something else", "none"],
+)
+def test_a_file_without_spans_is_named_beside_others(tmp_path, scope, code):
+    export = {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [scope]}]}
+    good = {"resourceSpans": [{"scopeSpans": [{"spans": [span(1, gen_ai__operation__name="chat")]}]}]}
+    (tmp_path / "bad.json").write_text(json.dumps(export))
+    (tmp_path / "good.json").write_text(json.dumps(good))
+    frames = read_frames([tmp_path], format="otel")
+    assert frames["attempts"].height == 1
+    told = frames["diagnostics"].filter(frames["diagnostics"]["source_uri"] == "bad.json")
+    assert told["code"].to_list() == [code]
+
+
 def test_what_is_claimed(tmp_path):
     def asks(record):
         return SOURCES["otel"].claims_file(Look(tmp_path / "x", json.dumps(record).encode()))

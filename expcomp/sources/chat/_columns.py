@@ -86,6 +86,7 @@ GUESSES: dict[str, tuple[str, ...]] = {
     ),
     "judge": ("response_quality_assessment", "quality_assessment", "llm_judge", "judge"),
 }
+_PATHS = {meaning: tuple(tuple(n.split(".")) for n in names) for meaning, names in GUESSES.items()}
 """Meaning -> columns in the order in which they are believed. A dot leads into an object."""
 
 LABELS = frozenset(c.split(".")[0] for f in ("verdict", "score", "judge") for c in GUESSES[f])
@@ -178,8 +179,11 @@ def guess(head: list[dict[str, Any]], options: ReadOptions) -> Columns:
         for key, value in row.items():
             known.setdefault(key, set()).add(type(value))
     inner = {k for row in head[:SEARCHED] for k in _metadata(row)}
-    for meaning, names in GUESSES.items():
-        found = [p for name in names if (p := _place(name, known, inner, head, meaning)) is not None]
+    there = known.keys() | inner
+    for meaning, paths in _PATHS.items():
+        found = [
+            p for path in paths if path[0] in there and (p := _place(path, known, inner, head, meaning)) is not None
+        ]
         if meaning == "verdict" and any(len(p) == 1 for p in found):
             # The report inside a result says again what the column beside it says.
             found = [p for p in found if len(p) == 1 or p[0] == "metadata"]
@@ -277,11 +281,11 @@ def run_number(value: Any) -> tuple[str | None, int | None]:
 
 
 def _place(
-    name: str, known: dict[str, set[type]], inner: set[str], head: list[dict[str, Any]], meaning: str
+    path: Path, known: dict[str, set[type]], inner: set[str], head: list[dict[str, Any]], meaning: str
 ) -> Path | None:
-    path = tuple(name.split("."))
     if len(path) > 1:
         return path if any(lookup(row, path) is not None for row in head[:SEARCHED]) else None
+    (name,) = path
     if name in known:
         kinds = known[name] - {type(None)}
         if name == "target" and meaning == "verdict" and kinds and kinds != {bool}:

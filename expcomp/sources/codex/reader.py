@@ -71,7 +71,10 @@ class Codex:
     def read(self, units: Sequence[Unit], options: ReadOptions) -> Frames:
         """Read rollouts and tie the threads of a folder together."""
         batch = Batch()
-        loaded = [one for unit in units for one in _load(batch, unit, units, options)]
+        beside: dict[str | None, list[tuple[str, Unit]]] = {}
+        for unit in units:
+            beside.setdefault(unit.group, []).append((unit.path.name, unit))
+        loaded = [one for unit in units for one in _load(batch, unit, beside[unit.group], options)]
         calls = {(one.unit.group, thread): call for one in loaded for thread, call in one.spawned.items()}
         for one in loaded:
             if one.row["relation"] in ("subagent", "summariser"):
@@ -87,7 +90,7 @@ class _Loaded:
     row: Row
 
 
-def _load(batch: Batch, unit: Unit, units: Sequence[Unit], options: ReadOptions) -> list[_Loaded]:
+def _load(batch: Batch, unit: Unit, beside: Sequence[tuple[str, Unit]], options: ReadOptions) -> list[_Loaded]:
     opened = open_unit(batch, unit, options.max_file_bytes)
     if opened is None:
         return []
@@ -104,7 +107,7 @@ def _load(batch: Batch, unit: Unit, units: Sequence[Unit], options: ReadOptions)
             "no_attempt", "no line of a rollout; no attempt", package_id=unit.package_id, source_uri=unit.package_id
         )
         return []
-    elsewhere = _complete(rollout, unit, units, options)
+    elsewhere = _complete(rollout, unit, beside, options)
     if elsewhere:
         notes.append(Note("history_elsewhere", elsewhere))
     if not rollout.sessions:
@@ -145,8 +148,8 @@ def _cut(problems: list[Any], lines: list[tuple[int, Any]]) -> bool:
     return any(p.severity == "error" and (p.pos or 0) > last for p in problems)
 
 
-def _complete(rollout: Rollout, unit: Unit, units: Sequence[Unit], options: ReadOptions) -> str | None:
-    """Put the history that a fork took over before its own records, if its file is in the same folder of the load.
+def _complete(rollout: Rollout, unit: Unit, beside: Sequence[tuple[str, Unit]], options: ReadOptions) -> str | None:
+    """Put the history that a fork took over before its own records, if its file is among those `beside` it, by their names.
 
     Gives what is missing otherwise.
     """
@@ -158,7 +161,7 @@ def _complete(rollout: Rollout, unit: Unit, units: Sequence[Unit], options: Read
         if thread is None or thread in seen or len(seen) > _DEEPEST:
             return f"the history before this file is said to be in {thread!r}; not resolved, this file is incomplete"
         seen.add(thread)
-        found = next((u for u in units if u.group == unit.group and u is not unit and thread in u.path.name), None)
+        found = next((u for name, u in beside if thread in name and u is not unit), None)
         opened = open_unit(Batch(), found, options.max_file_bytes) if found is not None else None
         if opened is None or limit is None:
             return f"the history before this file is in thread {thread}, which is not in the same folder of this load; incomplete"

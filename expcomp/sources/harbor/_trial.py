@@ -17,6 +17,8 @@ from expcomp.sources.atif._read import Trajectory, read_trajectory
 from expcomp.sources.harbor._files import LOGS, RESULT, wanted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from expcomp.sources._bytes import Place
     from expcomp.sources._contract import Batch, ReadOptions, Unit
 
@@ -134,7 +136,7 @@ def _file(
     else:
         _artifact(batch, trial, ref, len(raw), digest)
     if is_trace:
-        _trajectory(batch, trial, ref, data)
+        _trajectory(batch, trial, ref, data, options)
     elif ref.rpartition("/")[2] == "ctrf.json":
         _report(batch, trial, ref, data)
 
@@ -161,7 +163,7 @@ def _artifact(batch: Batch, trial: Trial, ref: str, size: int, digest: str) -> N
     )
 
 
-def _trajectory(batch: Batch, trial: Trial, ref: str, data: bytes) -> None:
+def _trajectory(batch: Batch, trial: Trial, ref: str, data: bytes, options: ReadOptions) -> None:
     doc = _document(batch, trial, ref, data)
     if doc is None:
         return
@@ -172,19 +174,37 @@ def _trajectory(batch: Batch, trial: Trial, ref: str, data: bytes) -> None:
     nxt, here, seen = text(doc.get("continued_trajectory_ref")), posixpath.dirname(ref), {ref}
     while nxt is not None:
         ref = posixpath.normpath(posixpath.join(here, nxt))
-        path = trial.unit.path / ref
-        inside = not ref.startswith(("..", "/")) and path.is_file() and not path.is_symlink()
-        if not inside or ref in seen:
+        path = _inside(trial, ref)
+        if path is None or ref in seen:
             trial.diagnose(batch, "dangling_reference", f"the continuation {nxt} is not in the trial", ref)
             return
         seen.add(ref)
-        raw = path.read_bytes()
+        try:
+            more, raw = read_bytes(path, options.max_file_bytes)
+        except UnreadableError as error:
+            trial.diagnose(batch, error.code, error.detail, ref, "error")
+            return
         add_evidence(batch, trial.unit.package_id, ref, "trace", size=len(raw), digest=PREFIX + sha256_hex(raw))
-        part = _document(batch, trial, ref, raw)
+        part = _document(batch, trial, ref, more)
         if part is None:
             return
         _append(trial, ref, part, relation="continuation")
         nxt = text(part.get("continued_trajectory_ref"))
+
+
+def _inside(trial: Trial, ref: str) -> Path | None:
+    """The file of the trial that a ref names; none when a link lies on the way, or where no file can have such a name."""
+    if ref.startswith(("..", "/")):
+        return None
+    path = trial.unit.path
+    try:
+        for part in ref.split("/"):
+            path /= part
+            if path.is_symlink():
+                return None
+        return path if path.is_file() else None
+    except (OSError, ValueError):
+        return None
 
 
 def _document(batch: Batch, trial: Trial, ref: str, data: bytes) -> Row | None:

@@ -8,6 +8,7 @@ import msgspec
 import polars as pl
 
 from expcomp.evidence.refs import evidence_id_expr, kind_of, visibility_of
+from expcomp.io.wording import worded
 from expcomp.sources import surfaces
 from expcomp.sources.packages import _documents as docs
 from expcomp.sources.packages import _step
@@ -121,7 +122,7 @@ def steps_frame(rows: StepRows, labels: Mapping[tuple[str, int], Label]) -> pl.D
         )
     is_user = pl.col("action").eq_missing("user_message")
     tool_step = ~is_user & pl.col("tool").is_not_null()
-    call_id = pl.format("call_{}", pl.col("step_index"))
+    call_id = worded("call_{}", pl.col("step_index"))
     # Only text that parses as an object is taken as arguments; any other becomes the one argument `input`.
     looks = pl.col("input").str.contains(r"^\s*\{") & pl.col("input").str.contains(r"\}\s*$")
     is_object = (
@@ -192,7 +193,7 @@ def steps_frame(rows: StepRows, labels: Mapping[tuple[str, int], Label]) -> pl.D
         detail="detail",
         native_words=pl.concat_list(
             *(
-                pl.when(pl.col(c).is_not_null() & word(c, d).is_null()).then(pl.format(c + "={}", pl.col(c)))
+                pl.when(pl.col(c).is_not_null() & word(c, d).is_null()).then(worded(c + "={}", pl.col(c)))
                 for c, d in (
                     ("interaction_surface", v.SURFACE),
                     ("environment_domain", v.DOMAIN),
@@ -234,17 +235,17 @@ def step_problems(steps: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
         (
             "time_reversed",
             reversed_,
-            pl.format("step {}: ends {} before it starts {}; duration is null", at, "ended_at", "started_at"),
+            worded("step {}: ends {} before it starts {}; duration is null", at, "ended_at", "started_at"),
         ),
         (
             "duplicate_step",
             pl.col("duplicate_of").is_not_null(),
-            pl.format("step {}: element {} is an exact copy of element {}", at, "step_index", "duplicate_of"),
+            worded("step {}: element {} is an exact copy of element {}", at, "step_index", "duplicate_of"),
         ),
         (
             "unknown_word",
             pl.col("native_words").list.len() > 0,
-            pl.format("step {}: {} is in no vocabulary; null", at, pl.col("native_words").list.join(", ")),
+            worded("step {}: {} is in no vocabulary; null", at, pl.col("native_words").list.join(", ")),
         ),
     )
     where = attempts.select("attempt_id", "package_id", "trace_ref")
@@ -260,7 +261,7 @@ def step_problems(steps: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
             field=pl.lit(None, dtype=pl.String),
             code=pl.lit(code),
             severity=pl.lit("warning", dtype=v.SEVERITY),
-            detail=pl.format("{}: {}", "trace_ref", detail),
+            detail=worded("{}: {}", "trace_ref", detail),
         )
         for code, hit, detail in checks
     ]

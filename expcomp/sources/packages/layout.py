@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from expcomp.errors import SourceError
+from expcomp.io.files import read_fast
 from expcomp.sources._contract import Unit
 from expcomp.sources._json import load_json
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 TASK_FILES = ("task/task_intake_spec.json", "task/task_packet.json", "task/raw_task_record.json")
 _RAW = "raw_task_record.json"
+_MOST = 1 << 30  # bytes of a task file
 _MARKS = frozenset({"attempts", "rubric", "grading", "loops", "signals"})
 
 
@@ -46,12 +49,15 @@ def folder_size(folder: Path) -> int:
 
 def task_key(folder: Path) -> str | None:
     """Task id that a package declares, read with as little work as possible; None when no task file says it."""
-    there = [folder / ref for ref in TASK_FILES]
+    there = [] if (folder / "task").is_symlink() else [folder / ref for ref in TASK_FILES]
     there = [path for path in there if path.is_file() and not path.is_symlink()]
     # As the reader does: the first of the two specifications, then the raw record.
     specs = [path for path in there if path.name != _RAW]
     for path in [*specs[:1], *(path for path in there if path.name == _RAW)]:
-        value, _ = load_json(path.read_bytes())
+        try:
+            value, _ = load_json(read_fast(str(path), limit=_MOST))
+        except SourceError:  # the reader will say so
+            continue
         if isinstance(value, dict) and isinstance(value.get("task_id"), str) and value["task_id"]:
             return str(value["task_id"])
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from expcomp.io.wording import worded
 from expcomp.tables import vocab as v
 from expcomp.tables.core import DIAGNOSTICS
 
@@ -74,7 +75,7 @@ def _by_run(rows: pl.DataFrame, code: str, words: str) -> pl.DataFrame:
         pl.len().alias("n"),
         pl.col("instance").head(3).str.join(", ").alias("shown"),
     )
-    detail = pl.format(words, "n", pl.col("run_id").fill_null("(unnamed)"), "shown")
+    detail = worded(words, "n", pl.col("run_id").fill_null("(unnamed)"), "shown")
     return line(runs, code, detail, severity="info")
 
 
@@ -96,4 +97,4 @@ def _disagree(kept: pl.DataFrame, trajectories: pl.DataFrame, pairs: pl.DataFram
         .filter(pl.col("passed") != pl.coalesce("_own", "_first"))
     )
     shown = rows.select("package_id", "source_uri", "instance", attempt_id="onto")
-    return line(shown, "verdict_conflict", pl.format(_DISAGREES, "source_uri", "instance"))
+    return line(shown, "verdict_conflict", worded(_DISAGREES, "source_uri", "instance"))

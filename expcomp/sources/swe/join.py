@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.io.digest import sha256_expr
+from expcomp.io.wording import worded
 from expcomp.sources.swe._apply import absorb, same_arm
 from expcomp.sources.swe._told import line, tell
 
@@ -168,7 +169,7 @@ def _fold(reports: pl.DataFrame, told: list[pl.DataFrame]) -> pl.DataFrame:
     )
     rows = rows.sort("_open", "_rank", "pos").with_columns(onto=pl.col("attempt_id").first().over(group))
     split = rows.filter(pl.col("passed").drop_nulls().n_unique().over(group) > 1)
-    detail = pl.format(
+    detail = worded(
         "reports of run {} disagree on {}; the report of the instance counts, else the first", "run_id", "instance"
     )
     told.append(line(split.filter(pl.col("attempt_id") == pl.col("onto")), "verdict_conflict", detail))
@@ -238,12 +239,12 @@ def _by_run(kept: pl.DataFrame, trajectories: pl.DataFrame, told: list[pl.DataFr
         "the report of run {} on {} judges another patch than this trajectory handed over; its verdict is not taken"
     )
     lost = other.filter(~left).unique("attempt_id_t", keep="first", maintain_order=True)
-    told.append(line(lost, "patch_differs", pl.format(detail, "run_id", "instance"), of="_t"))
+    told.append(line(lost, "patch_differs", worded(detail, "run_id", "instance"), of="_t"))
     detail = (
         "several attempts of run {} are at {} and no patch tells which one the report judges; its verdict is not taken"
     )
     torn = rest.filter(~left).unique("attempt_id", keep="first", maintain_order=True)
-    told.append(line(torn, "ambiguous_report", pl.format(detail, "run_id", "instance")))
+    told.append(line(torn, "ambiguous_report", worded(detail, "run_id", "instance")))
     return _pairs(taken, "run")
 
 

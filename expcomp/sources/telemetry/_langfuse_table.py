@@ -216,7 +216,7 @@ def grade_of(raw: Row, unit: Unit) -> Grade:
         value = _real(value)
     if isinstance(value, str):
         label, value = label or value, None
-    if kind == "BOOLEAN" and label is None and _number(value) is not None:
+    if kind == "BOOLEAN" and label is None and finite(value) is not None:
         label = str(bool(value)).lower()
     if kind in ("CATEGORICAL", "TEXT") and label is not None:
         value = value or None
@@ -253,7 +253,3 @@ def _real(value: str) -> float | str:
         return float(value)
     except ValueError:
         return value
-
-
-def _number(value: Any) -> float | None:
-    return finite(value)

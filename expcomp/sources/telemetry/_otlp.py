@@ -26,6 +26,7 @@ _LOGS = ("resourceLogs", "resource_logs")
 _METRICS = ("resourceMetrics", "resource_metrics")
 _SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "scopeLogs", "scope_logs")
 _RECORDS = ("spans", "logRecords", "log_records")
+_OF_SCOPE = frozenset((*_RECORDS, "scope", "instrumentationLibrary", "schemaUrl", "schema_url"))
 _CODES = {
     "STATUS_CODE_OK": "OK",
     "STATUS_CODE_ERROR": "ERROR",
@@ -77,12 +78,14 @@ class Export:
     """All spans and log records of the units that are read.
 
     Attributes:
+        logged: Number of log records.
         naive: Traces with times that have no zone.
         advice: Trace to what helps when it holds no content.
     """
 
     spans: list[RawSpan] = field(default_factory=list)
     logs: dict[tuple[str, str], list[Event]] = field(default_factory=dict)
+    logged: int = 0
     naive: set[str] = field(default_factory=set)
     advice: dict[str, str] = field(default_factory=dict)
 
@@ -125,10 +128,19 @@ def read_export(
         if loaded is None:
             continue
         rows, digest = loaded
+        before = _told(batch, out)
         for pos, record in rows:
             if not take(batch, unit, pos, record, digest, out):
                 _request(batch, unit, pos, record, digest, out)
+        if _told(batch, out) == before:
+            detail = "the file holds no spans and no log records"
+            batch.diagnose("no_spans", detail, package_id=unit.package_id, source_uri=unit.package_id, severity="info")
     return out
+
+
+def _told(batch: Batch, out: Export) -> tuple[int, int, int]:
+    """How much was made of the files so far."""
+    return len(out.spans), out.logged, len(batch.rows["diagnostics"])
 
 
 def report_orphans(batch: Batch, logs: dict[tuple[str, str], list[Event]]) -> None:
@@ -181,8 +193,15 @@ def _records(batch: Batch, unit: Unit, pos: int, group: Row) -> Iterator[tuple[R
     for name in _SCOPES:
         for holder in _objects(batch, unit, pos, group, name):
             scope = obj(holder.get("scope") or holder.get("instrumentationLibrary"))
+            if holder and not _OF_SCOPE & holder.keys():
+                detail = f"an entry of '{name}' in record {pos} is {shown(holder)}, expected '{_RECORDS[0]}'; left out"
+                tell(batch, unit, pos, "bad_record", detail)
             for kind in _RECORDS:
-                for found in items(holder.get(kind)):
+                value = holder.get(kind)
+                if value is not None and not isinstance(value, list):
+                    detail = f"'{kind}' in record {pos} holds {shown(value)}, expected a list; left out"
+                    tell(batch, unit, pos, "bad_record", detail)
+                for found in items(value):
                     yield scope, found
 
 
@@ -260,6 +279,7 @@ def _log(batch: Batch, unit: Unit, pos: int, raw: Any, out: Export) -> None:
     at = nanoseconds(_either(entry, "timeUnixNano", "time_unix_nano"))
     at = at or nanoseconds(_either(entry, "observedTimeUnixNano", "observed_time_unix_nano"))
     body = any_value(entry.get("body"))
+    out.logged += 1
     out.logs.setdefault((trace, ident), []).append(Event(name, attrs, body, at, unit, pos))
 
 

@@ -150,7 +150,7 @@ def check_header(
     said |= obj(said.pop("metrics", None))
     real = metrics | {"reward": rewards}
     for name, value in said.items():
-        told, values = amount(value) if name != "reward" else _number(value), real.get(name)
+        told, values = amount(value) if name != "reward" else finite(value), real.get(name)
         if told is None or not values:
             continue
         mean = sum(values) / len(values)
@@ -159,7 +159,3 @@ def check_header(
     if wrong:
         detail = f"{METADATA} says {'; '.join(wrong[:6])}; the rows decide"
         batch.diagnose("header_mismatch", detail, package_id=unit.package_id, source_uri=METADATA)
-
-
-def _number(value: Any) -> float | None:
-    return finite(value)

@@ -1,13 +1,14 @@
 """Many mutated inputs in one call of the reader, and what must hold whatever they are.
 
 Frames cost milliseconds, so hundreds of inputs are read together; when something does not hold, the batch is halved until one input is
-left that shows it alone.
+left that shows it alone. Files are made and removed by plain calls: objects for their names would take as long as the readers.
 """
+
+# ruff: noqa: PTH103
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -15,8 +16,9 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import polars as pl
 
@@ -25,8 +27,9 @@ from expcomp.sources.load import read_frames
 from expcomp.tables.core import CORE
 from tests.faults.fuzz.mutate import Files, parsed
 
-CPU_EACH = 0.25  # seconds of CPU one input may cost on top of START
-CPU_START = 20.0
+T = TypeVar("T")
+CPU_EACH = 0.03  # seconds of CPU one input may cost on top of START
+CPU_START = 10.0
 MAX_FILE = 1 << 20  # what a decompressed file may hold here
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _MOVES = frozenset(
@@ -93,46 +96,92 @@ def bounded(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
+def held(work: Callable[[], T], seconds: float) -> T | Finding:
+    """What the work gives within its CPU time, or the crash or hang; a panic of native code is no `Exception`."""
+    try:
+        with bounded(seconds):
+            return work()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except HangError:
+        return Finding("hang", traceback.format_exc(limit=-6))
+    except BaseException:
+        return Finding("crash", traceback.format_exc(limit=-8))
+
+
 def place() -> Path:
     """A new folder, in memory where there is such a disk."""
     return Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None, prefix="fuzz-"))
 
 
-def lay(inputs: Sequence[Files], root: Path) -> None:
-    """Input n under the folder `u<n>`."""
+def lay(inputs: Sequence[Files], root: Path, *, flat: bool = False) -> set[str]:
+    """Input n under the folder `u<n>`, or, flat, a lone file as `u<n>` with its ending; returns all names below the root."""
+    top, folders, names = f"{root}/", set(), set()
     for n, files in enumerate(inputs):
         for name, data in files.items():
-            path = root / f"u{n}" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
+            if flat and len(files) == 1 and "/" not in name:
+                own = f"u{n}{name[name.find('.') :]}"
+            else:
+                own = f"u{n}/{name}"
+                above = own.rpartition("/")[0]
+                if above not in folders:
+                    os.makedirs(top + above, exist_ok=True)
+                    while above and above not in folders:
+                        folders.add(above)
+                        above = above.rpartition("/")[0]
+            names.add(own)
+            handle = os.open(top + own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            if data:
+                os.write(handle, data)
+            os.close(handle)
+    return names | folders
 
 
-def problem(inputs: Sequence[Files], name: str | None) -> Finding | None:
+def below(root: Path) -> dict[str, bool]:
+    """Names of everything below a folder, a folder before what is in it, and whether it is a folder."""
+    out: dict[str, bool] = {}
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        with os.scandir(f"{root}/{folder}") as found:
+            for entry in found:
+                is_folder = entry.is_dir(follow_symlinks=False)
+                out[folder + entry.name] = is_folder
+                if is_folder:
+                    pending.append(f"{folder}{entry.name}/")
+    return out
+
+
+def clear(root: Path) -> None:
+    """Remove a folder; `shutil.rmtree` takes longer than some readers."""
+    for name, is_folder in reversed(below(root).items()):
+        (os.rmdir if is_folder else os.unlink)(f"{root}/{name}")
+    root.rmdir()
+
+
+def problem(inputs: Sequence[Files], name: str | None, *, flat: bool = False) -> Finding | None:
     """What does not hold when the inputs are read together, as format `name` or by content; None when all does."""
     root = place()
     try:
-        lay(inputs, root)
-        there = sorted(p.relative_to(root).as_posix() for p in root.rglob("*"))
+        there = lay(inputs, root, flat=flat)
         _watch.seen.clear()
         try:
-            with bounded(CPU_START + CPU_EACH * len(inputs)):
-                _watch.on = True
-                frames = read_frames([root], format=name, options=ReadOptions(max_file_bytes=MAX_FILE))
-        except HangError:
-            return Finding("hang", traceback.format_exc(limit=-6))
-        except BaseException as error:
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                raise
-            return Finding("crash", traceback.format_exc(limit=-8))
+            _watch.on = True
+            frames = held(
+                lambda: read_frames([root], format=name, options=ReadOptions(max_file_bytes=MAX_FILE)),
+                CPU_START + CPU_EACH * len(inputs),
+            )
         finally:
             _watch.on = False
+        if isinstance(frames, Finding):
+            return frames
         if _watch.seen:
             return Finding("writes", "; ".join(_watch.seen[:5]))
-        if there != sorted(p.relative_to(root).as_posix() for p in root.rglob("*")):
+        if there != below(root).keys():
             return Finding("writes", "the folder read is another one afterwards")
         return _frames_hold(frames) or _books_hold(frames, inputs, name)
     finally:
-        shutil.rmtree(root)
+        clear(root)
 
 
 def _frames_hold(frames: dict[str, pl.DataFrame]) -> Finding | None:
@@ -141,6 +190,8 @@ def _frames_hold(frames: dict[str, pl.DataFrame]) -> Finding | None:
             return Finding("schema", table)
         try:
             frame.write_ndjson()  # every text is text
+        except (KeyboardInterrupt, SystemExit):
+            raise
         except BaseException:
             return Finding("text", traceback.format_exc(limit=-3))
     return None
@@ -153,7 +204,7 @@ def _books_hold(frames: dict[str, pl.DataFrame], inputs: Sequence[Files], name: 
     named_apart = [n for n, files in enumerate(inputs) if any(p.startswith(("pkg_", "t/")) for p in files)]
     told = frames["diagnostics"]
     named = pl.concat([frames["attempts"]["package_id"], told["package_id"], told["source_uri"]]).drop_nulls()
-    seen = set(named.str.extract(r"^u(\d+)(?:/|$)").drop_nulls().cast(pl.Int64))
+    seen = set(named.str.extract(r"^u(\d+)(?:[/.]|$)").drop_nulls().cast(pl.Int64))
     lost = [
         n
         for n, files in enumerate(inputs)
@@ -186,7 +237,8 @@ def search(
         return [Broken(found.what, found.detail, inputs[0])]
     if found.at:
         # Spans and results of several files may rightly be one attempt of the first of them: alone each must tell.
-        return [one for n in found.at[:most] for one in search([inputs[n]], check, most=1)]
+        alone = (one for n in found.at for one in search([inputs[n]], check, most=1))
+        return list(islice(alone, most))
     middle = len(inputs) // 2
     out = search(inputs[:middle], check, most=most)
     out += search(inputs[middle:], check, most=most - len(out))

@@ -27,6 +27,9 @@ ODD: list[Any] = [
     [{"type": "text", "text": None}], {"text": "x"}, [{"id": 1}, {"id": 1}], {"a": {"b": {"c": []}}},
 ]  # fmt: skip
 
+DEEPER = 0.8
+"""Chance of a random way to go on into a list or object."""
+
 
 def mutate(seed: Files, others: list[Files], rng: random.Random) -> Files:
     """One to five changes of one or two files of the seed; sometimes a part of another seed."""
@@ -45,6 +48,12 @@ def mutate(seed: Files, others: list[Files], rng: random.Random) -> Files:
     if len(names) > 1 and rng.random() < 0.05:
         del out[rng.choice(names)]
     return out
+
+
+def damaged(seed: Files, others: list[Files], rng: random.Random) -> Files:
+    """A change of the bytes of one file, without regard to what they mean."""
+    name = rng.choice(list(seed))
+    return seed | {name: _bytes(seed[name], others, rng)}
 
 
 def _tree(data: bytes, others: list[Files], rng: random.Random, rounds: int) -> bytes:
@@ -118,7 +127,7 @@ def _pick(box: list[Any], rng: random.Random) -> tuple[Any, Any]:
     if not box:
         return None, None
     key: Any = rng.randrange(len(box))
-    while isinstance(holder[key], (dict, list)) and holder[key] and rng.random() < 0.8:
+    while isinstance(holder[key], (dict, list)) and holder[key] and rng.random() < DEEPER:
         holder = holder[key]
         key = rng.choice(list(holder)) if isinstance(holder, dict) else rng.randrange(len(holder))
     return holder, key
