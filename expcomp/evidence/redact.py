@@ -1,15 +1,21 @@
-"""Redaction of secrets, private paths and, on request, personal data. Polars expressions only, one pass over clean text."""
+"""Redaction of secrets, private paths and, on request, personal data. Polars expressions only, one pass over clean text.
+
+All texts of a frame are searched together and each distinct one once: Polars keeps 32 compiled patterns, so a second pass would compile
+all rules again.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
+from expcomp.evidence.leaves import Leaf, Patch, leaves, patched, put_back
 from expcomp.evidence.redaction_rules import PATH_RULES, PII_RULES, SECRET_RULES, RedactionRule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["Hits", "RedactionRule", "count_tokens", "redact", "redact_rows", "residual", "rules"]
 
@@ -17,13 +23,8 @@ TOKEN = r"<(?:secret|path|pii):[a-z0-9_]+>"  # noqa: S105  the shape of our own 
 
 
 _ROUNDS = 8
-
-
-class _Patch(NamedTuple):
-    """New values for some rows of a column: ascending row numbers and as many values."""
-
-    rows: pl.Series
-    values: pl.Series
+_BUNDLE = 12
+"""Rules that share a prefilter."""
 
 
 class Hits(NamedTuple):
@@ -65,15 +66,18 @@ def redact_rows(
     paths: Sequence[RedactionRule] = PATH_RULES,
 ) -> tuple[pl.DataFrame, list[Hits]]:
     """`redact`, with the rows in which each rule put tokens in; a row may come several times."""
-    active = rules(pii=pii, paths=paths)
-    hits: list[Hits] = []
-    changed = []
-    for name in columns:
-        column = frame.get_column(name)
-        patch = _patch(column, active, hits)
-        if patch is not None:
-            changed.append(_apply(column, patch))
-    return (frame.with_columns(changed) if changed else frame), hits
+    texts = [frame.get_column(name) for name in columns]
+    found = [leaf for column in texts for leaf in leaves(column)]
+    if not found:
+        return frame, []
+    pool = pl.concat([leaf.texts.alias("text") for leaf in found], rechunk=True)
+    clean, hits = _redacted(pool.unique(maintain_order=True), rules(pii=pii, paths=paths))
+    if not hits:
+        return frame, []
+    places = pool.to_frame().with_row_index("place").join(clean, on="text", maintain_order="left")
+    patches = _patches(found, places)
+    changed = [patched(column, patch) for column in texts if (patch := put_back(column, patches)) is not None]
+    return frame.with_columns(changed), _hits_by_row(hits, found, places)
 
 
 def residual(column: str | pl.Expr, *, pii: bool = False) -> dict[str, pl.Expr]:
@@ -95,101 +99,78 @@ def count_tokens(column: str | pl.Expr) -> pl.Expr:
 
 
 def _gate(active: Sequence[RedactionRule]) -> str:
-    """One pattern that every text with something to redact holds; its speed hardly depends on its length."""
-    return "|".join(f"(?:{near})" for near in dict.fromkeys(rule.near for rule in active))
+    """One pattern that every text with something to redact holds; its speed hardly depends on its length.
+
+    The counts at the ends of prefilters are left out: they keep few texts away and multiply the states of the automaton.
+    """
+    nears = dict.fromkeys(re.sub(r"\{\d+\}(?=\||$)", "", rule.near) for rule in active)
+    return "|".join(f"(?:{near})" for near in nears)
 
 
-def _patch(column: pl.Series, active: Sequence[RedactionRule], hits: list[Hits]) -> _Patch | None:
-    if column.dtype == pl.String:
-        return _patch_text(column, active, hits)
-    if isinstance(column.dtype, pl.List):
-        return _patch_list(column, active, hits)
-    if isinstance(column.dtype, pl.Struct):
-        return _patch_struct(column, active, hits)
-    return None
-
-
-def _patch_text(column: pl.Series, active: Sequence[RedactionRule], hits: list[Hits]) -> _Patch | None:
-    rows = _suspects(column, active)
-    if rows.is_empty():
-        return None
-    text = column.gather(rows)
-    open_rows = pl.int_range(rows.len(), dtype=pl.UInt32, eager=True)
+def _redacted(distinct: pl.Series, active: Sequence[RedactionRule]) -> tuple[pl.DataFrame, list[Hits]]:
+    """Of distinct texts those that change: `text`, its `number` and its `clean` form; and the hits by number."""
+    dirty = text = distinct.filter(distinct.str.contains(gate := _gate(active)))
+    bundles = [active[at : at + _BUNDLE] for at in range(0, len(active), _BUNDLE)]
+    hits: list[Hits] = []
+    open_rows, touched = pl.int_range(text.len(), dtype=pl.UInt32, eager=True), [pl.Series(dtype=pl.UInt32)]
     # A token is a new boundary, and a pattern may consume the boundary of its neighbour: repeat until nothing is found.
     for _ in range(_ROUNDS):
-        part, changed = text.gather(open_rows), []
-        for rule in active:
-            at = _hits(part, rule)
-            if at.is_empty():
-                continue
-            found = part.gather(at)
-            tokens = found.str.count_matches(rule.pattern)
-            hits.append(Hits(f"{rule.kind}:{rule.name}", rows.gather(open_rows.gather(at)), tokens))
-            part = _apply(part, _Patch(at, found.str.replace_all(rule.pattern, rule.replacement)))
-            changed.append(at)
-        if not changed:
+        if open_rows.is_empty():
             break
-        text = _apply(text, _Patch(open_rows, part))
-        open_rows = open_rows.gather(pl.concat(changed).unique().sort())
-    return _Patch(rows, text)
+        part, changed = text.gather(open_rows), [pl.Series(dtype=pl.UInt32)]
+        for bundle in bundles:
+            patch, found = _replaced(part, bundle)
+            if patch is not None:
+                part = patched(part, patch)
+                changed.append(patch.rows)
+                hits += [hit._replace(rows=open_rows.gather(hit.rows)) for hit in found]
+        text = patched(text, Patch(open_rows, part))
+        at = pl.concat(changed).unique().sort()
+        touched.append(open_rows.gather(at))
+        open_rows = touched[-1].filter(part.gather(at).str.contains(gate))
+    number = pl.concat(touched).unique().sort()
+    return pl.DataFrame({"text": dirty.gather(number), "number": number, "clean": text.gather(number)}), hits
 
 
-def _hits(text: pl.Series, rule: RedactionRule) -> pl.Series:
+def _replaced(text: pl.Series, bundle: Sequence[RedactionRule]) -> tuple[Patch | None, list[Hits]]:
+    """What some rules change in texts, one rule after the other."""
+    rows = text.str.contains(_gate(bundle)).arg_true()
+    own, hits = text.gather(rows), []
+    for rule in bundle if rows.len() else ():
+        at = _matched(own, rule)
+        if at.len():
+            found = own.gather(at)
+            tokens = found.str.count_matches(rule.pattern)
+            hits.append(Hits(f"{rule.kind}:{rule.name}", rows.gather(at), tokens))
+            own = patched(own, Patch(at, found.str.replace_all(rule.pattern, rule.replacement)))
+    if not hits:
+        return None, []
+    changed = pl.concat([hit.rows for hit in hits]).unique().sort()
+    return Patch(changed, own.filter(rows.is_in(changed.implode()))), hits
+
+
+def _matched(text: pl.Series, rule: RedactionRule) -> pl.Series:
     """Numbers of the rows that a rule matches."""
     near = text.str.contains(rule.near).arg_true()
     return near if near.is_empty() else near.filter(text.gather(near).str.contains(rule.pattern))
 
 
-def _suspects(column: pl.Series, active: Sequence[RedactionRule]) -> pl.Series:
-    """Rows that some rule matches: one prefilter over all text, then each rule over what is left."""
-    rows = column.str.contains(_gate(active)).arg_true()
-    text = column.gather(rows)
-    found = [rows.head(0)]
-    if not rows.is_empty():
-        found += [rows.gather(_hits(text, rule)) for rule in active]
-    return pl.concat(found).unique().sort()
+def _patches(found: Sequence[Leaf], places: pl.DataFrame) -> Iterator[Patch | None]:
+    """For each leaf what changes in it, given the places of changed texts in the pool of all leaves."""
+    start = 0
+    for leaf in found:
+        end = start + leaf.texts.len()
+        own = places.filter(pl.col("place").is_between(start, end, closed="left"))
+        yield Patch(own["place"] - start, own["clean"]) if own.height else None
+        start = end
 
 
-def _patch_list(column: pl.Series, active: Sequence[RedactionRule], hits: list[Hits]) -> _Patch | None:
-    filled = (column.list.len() > 0).fill_null(value=False).arg_true()
-    lists = column.gather(filled)
-    flat = lists.explode()
-    inner: list[Hits] = []
-    patch = _patch(flat, active, inner)
-    if patch is None:
-        return None
-    owner = _owners(filled, lists)
-    hits += [Hits(hit.rule, owner.gather(hit.rows), hit.tokens) for hit in inner]
-    touched = owner.gather(patch.rows).unique(maintain_order=True)
-    new = (
-        pl.DataFrame({"owner": owner, "item": _apply(flat, patch)})
-        .filter(pl.col("owner").is_in(touched.implode()))
-        .group_by("owner", maintain_order=True)
-        .agg("item")
-    )
-    return _Patch(new.get_column("owner"), new.get_column("item"))
-
-
-def _owners(rows: pl.Series, lists: pl.Series) -> pl.Series:
-    """For every item of non-empty lists, the row that its list stands in."""
-    return pl.DataFrame({"row": rows, "n": lists.list.len()}).select(pl.col("row").repeat_by("n").explode()).to_series()
-
-
-def _patch_struct(column: pl.Series, active: Sequence[RedactionRule], hits: list[Hits]) -> _Patch | None:
-    fields = {name: column.struct.field(name) for name in column.struct.fields}
-    patches = {name: p for name, field in fields.items() if (p := _patch(field, active, hits)) is not None}
-    if not patches:
-        return None
-    rows = pl.concat([patch.rows for patch in patches.values()]).unique().sort()
-    whole = {name: _apply(field, patches[name]) if name in patches else field for name, field in fields.items()}
-    return _Patch(
-        rows, pl.DataFrame({name: field.gather(rows) for name, field in whole.items()}).to_struct(column.name)
-    )
-
-
-def _apply(column: pl.Series, patch: _Patch) -> pl.Series:
-    """The column with the patched rows replaced; rows are gathered, text is not copied."""
-    where = pl.int_range(column.len(), dtype=pl.UInt32, eager=True).scatter(
-        patch.rows, pl.int_range(column.len(), column.len() + patch.rows.len(), dtype=pl.UInt32, eager=True)
-    )
-    return pl.concat([column, patch.values.cast(column.dtype).alias(column.name)]).gather(where)
+def _hits_by_row(hits: Sequence[Hits], found: Sequence[Leaf], places: pl.DataFrame) -> list[Hits]:
+    """Hits in rows of the frame instead of distinct texts."""
+    rows = pl.concat([leaf.rows for leaf in found], rechunk=True)
+    places = places.select("number", row=rows.gather(places["place"]))
+    out = []
+    for hit in hits:
+        own = pl.DataFrame({"number": hit.rows, "tokens": hit.tokens}).join(places, on="number", maintain_order="left")
+        out.append(Hits(hit.rule, own["row"], own["tokens"]))
+    return out

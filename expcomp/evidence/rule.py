@@ -34,6 +34,7 @@ ESC = r"\\[nrtbfv]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\\\"
 ANSI = r"\[[0-9;]*m"
 START = rf"(^|{ESC}|%[0-9A-Fa-f]{{2}}|{ANSI}|[^A-Za-z0-9\\])"
 START_BS = rf"(^|{ESC}|%[0-9A-Fa-f]{{2}}|{ANSI}|[^A-Za-z0-9])"
+UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 PATH_START = rf"(^|{ESC}|{ANSI}|[^\w./\\~$}})*\]%-])"
 
 

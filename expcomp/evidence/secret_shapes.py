@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from expcomp.evidence.rule import PLACEHOLDERS, START, START_BS, RedactionRule, ending, mixed, shape, unlike
+from expcomp.evidence.rule import PLACEHOLDERS, START, START_BS, UUID, RedactionRule, ending, mixed, shape, unlike
 
 _PEM_HEAD = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 _PEM_TAIL = r"-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
@@ -17,7 +17,6 @@ _PEM = (
 _U = "A-Za-z0-9_-"
 _A = "A-Za-z0-9"
 _TAIL = f"[{_U}]"
-_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _B64 = "[A-Za-z0-9+/]"
 _SLASH = r"\\{0,4}/"
 
@@ -35,10 +34,10 @@ def _wrapped(head: str, least: int) -> tuple[str, str]:
 
 _Rows = tuple[tuple[str, str], ...]
 
-_ROWS: tuple[tuple[str, str, _Rows], ...] = (
+ROWS: tuple[tuple[str, str, _Rows], ...] = (
     ("jwt", START_BS, (
         ("eyJ[A-Za-z0-9_-]{6}", rf"(?:ops_|sk\.)?eyJ{_TAIL}{{6,}}\.(?:{_TAIL}{{6,}}\.{_TAIL}{{4,}}|eyJ{_TAIL}{{4,}}\.?)"),
-        (r"ops_eyJ", rf"ops_eyJ{_TAIL}{{40,}}"),
+        ("ops_eyJ", "ops_eyJ[A-Za-z0-9_+/-]{40,}={0,3}"),
         (r"sk\.eyJ", rf"sk\.eyJ{_TAIL}{{20,}}\.{_TAIL}{{16,}}"),
     )),
     ("project_key", START_BS, (("sk-(?:proj|svcacct|admin)-", f"sk-(?:proj|svcacct|admin)-{_real(_U, 20)}"),)),
@@ -53,7 +52,7 @@ _ROWS: tuple[tuple[str, str, _Rows], ...] = (
     )),
     ("maps_key", START_BS, (("AIza", f"AIza{_real(_U, 20)}"),)),
     ("cloud_access_id", START_BS, (
-        ("AKIA|ASIA|AROA|AIDA", rf"(?:AKIA|ASIA|AROA|AIDA){ending('A-Z0-9', 16, 'EXAMPLE')}(?-u:\b)"),
+        ("A(?:[KSB]I|CC|RO|ID)A", rf"A(?:[KSB]I|CC|RO|ID)A{ending('A-Z0-9', 16, 'EXAMPLE')}(?-u:\b)"),
     )),
     ("forge_token", START_BS, (
         ("gh[pousr]_[A-Za-z0-9]", f"gh[pousr]_{_real(_A, 20)}"),
@@ -86,6 +85,8 @@ _ROWS: tuple[tuple[str, str, _Rows], ...] = (
         ("cio[A-Za-z0-9]{8}", r"cio[A-Za-z0-9]{32}(?-u:\b)"),
         ("oy2[a-z2-7]{8}", r"oy2[a-z2-7]{43}(?-u:\b)"),
         ("dckr_(?:pat|oat)_", f"dckr_(?:pat|oat)_{_TAIL}{{20,}}"),
+        ("CLOJARS_", "CLOJARS_[a-z0-9]{60}"),
+        ("AKCp[A-Za-z0-9]{8}|cmVmd[A-Za-z0-9]{8}", r"(?:AKCp[A-Za-z0-9]{69}|cmVmd[A-Za-z0-9]{59})(?-u:\b)"),
     )),
     ("cloud_token", START_BS, (
         (r"ya29\.|GOCSPX-", rf"ya29\.{_TAIL}{{20,}}|GOCSPX-{_TAIL}{{20,}}"),
@@ -94,7 +95,7 @@ _ROWS: tuple[tuple[str, str, _Rows], ...] = (
         ("ABSK", f"ABSK{_B64}{{60,}}={{0,2}}"),
         ("do[por]_v1_", "do[por]_v1_[0-9a-f]{64}"),
         (r"v1\.0-[0-9a-f]{8}", r"v1\.0-[0-9a-f]{24}-[0-9a-f]{146}"),
-        ("fm[12]a?_|fo1_", rf"fm[12]a?_[A-Za-z0-9+/=]{{60,}}|fo1_{_TAIL}{{40,}}"),
+        ("fm[12][ar]?_|fo1_", rf"fm[12][ar]?_[A-Za-z0-9+/=]{{60,}}|fo1_{_TAIL}{{40,}}"),
         ("nfp_|sbp_|sb_secret_", f"nfp_[A-Za-z0-9]{{36,}}|sbp_[0-9a-f]{{40}}|sb_secret_{_TAIL}{{20,}}"),
         ("pscale_|HRKU-", f"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{{30,}}|HRKU-{_TAIL}{{30,}}"),
         ("dapi[0-9a-f]{8}|pul-[0-9a-f]{8}", "dapi[0-9a-f]{32}(?:-[0-9])?|pul-[0-9a-f]{40}"),
@@ -103,14 +104,19 @@ _ROWS: tuple[tuple[str, str, _Rows], ...] = (
         (r"dp\.(?:pt|st|sa|ct|scim|audit)\.", r"dp\.(?:pt|st|sa|ct|scim|audit)\.(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,}"),
         ("tskey-", f"tskey-[a-z]+-[A-Za-z0-9]+-{_TAIL}{{20,}}"),
         ("AGE-SECRET-KEY-1", "AGE-SECRET-KEY-1[A-Z0-9]{58}"),
-        (r"pat[A-Za-z0-9]{14}\.[0-9a-f]|pat-(?:na|eu)[0-9]-", rf"pat[A-Za-z0-9]{{14}}\.[0-9a-f]{{64}}|pat-(?:na|eu)[0-9]-{_UUID}"),
+        (r"pat[A-Za-z0-9]{14}\.[0-9a-f]|pat-(?:na|eu)[0-9]-", rf"pat[A-Za-z0-9]{{14}}\.[0-9a-f]{{64}}|pat-(?:na|eu)[0-9]-{UUID}"),
     )),
     ("service_token", START_BS, (
         (r"SG\.[A-Za-z0-9_-]{16}", rf"SG\.{_TAIL}{{16,}}\.{_TAIL}{{16,}}"),
-        ("key-[0-9a-f]{8}|[0-9a-f]-us[0-9]", r"key-[0-9a-f]{32}(?-u:\b)|[0-9a-f]{32}-us[0-9]{1,2}(?-u:\b)"),
+        ("key-[0-9a-f]{8}|-us[0-9]", r"key-[0-9a-f]{32}(?-u:\b)|[0-9a-f]{32}-us[0-9]{1,2}(?-u:\b)"),
         ("xkeysib-|NRAK-", "xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}|NRAK-[A-Z0-9]{27}"),
         ("sntry[us]_", "sntryu_[0-9a-f]{64}|sntrys_[A-Za-z0-9+/=_]{40,}"),
         ("gl(?:sa|c)_", "glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}|glc_[A-Za-z0-9+/=]{40,}"),
+        ("p8e-|LTAI", r"(?:p8e-[A-Za-z0-9]{32}|LTAI[A-Za-z0-9]{20})(?-u:\b)"),
+        ("A3-[A-Z0-9]{6}-", r"A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}(?-u:\b)"),
+        ("EZ[AT]K|FLWSECK", r"EZ[AT]K[A-Za-z0-9]{54}(?-u:\b)|FLWSECK(?:_TEST)?-[a-z0-9]{12,}(?:-X)?"),
+        (r"amzn\.mws\.|fio-u-", rf"amzn\.mws\.{UUID}|fio-u-[A-Za-z0-9_=-]{{64}}"),
+        ("dnkey-|duffel_", "dnkey-[A-Za-z0-9=_-]{26}-[A-Za-z0-9=_-]{52}|duffel_(?:test|live)_[A-Za-z0-9=_-]{40,}"),
         (r"dt0[a-z][0-9]{2}\.", r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
     )),
     ("wrapped", START_BS, (
@@ -147,6 +153,6 @@ SHAPES: tuple[RedactionRule, ...] = (
         rf"({'|'.join(_HOOKS)})(?:[A-Za-z0-9_@-]+{_SLASH})*[A-Za-z0-9_-]{{8,}}",
         "${1}<secret:webhook>",
     ),
-    *(_rule(*row) for row in _ROWS),
+    *(_rule(*row) for row in ROWS),
 )
 """Whole blocks first, then tokens by issuer."""

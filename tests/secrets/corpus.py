@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tests.secrets.contexts import ANYWHERE, ENCODINGS, KEYED
-from tests.secrets.kinds import KINDS, Kind
+from tests.secrets.kinds import KINDS, RARE, Kind
 from tests.secrets.lookalikes import GROUPS
 from tests.secrets.shapes import Drawn, draw
 
@@ -38,6 +38,12 @@ class Case:
 def secrets() -> tuple[Case, ...]:
     """All kinds in all their contexts, plain and JSON-encoded once and twice."""
     return tuple(case for kind in KINDS for case in _cases(kind))
+
+
+@cache
+def rare() -> tuple[Case, ...]:
+    """The kinds outside the measure, in all contexts."""
+    return tuple(case for kind in RARE for case in _cases(kind))
 
 
 @cache

@@ -427,4 +427,52 @@ AROUND = [
     ),
 ]
 
+RARE = [
+    *_by_shape("""
+together_key       tgp|_v1_{u:43}
+nvidia_key         nv|api-{u:64}
+circleci_token     CCI|PAT_{a:22}_{h:40}
+fly_org_token      fo|1_{u:43}
+supabase_secret    sb|_secret_{u:31}
+heroku_token       HR|KU-{u:60}
+sentry_org_token   sntrys|_{b:150}
+grafana_cloud      gl|c_{b:80}
+clojars_token      CLO|JARS_{x:60}
+artifactory_key    AK|Cp{a:69}
+adobe_secret       p8|e-{x:32}
+onepassword_key    A3|-{X:6}-{X:11}-{X:5}-{X:5}-{X:5}
+easypost_key       EZ|AK{x:54}
+mws_token          amzn|.mws.{h:8}-{h:4}-{h:4}-{h:4}-{h:12}
+dnkey              dn|key-{u:26}-{u:52}
+duffel_token       duffel|_live_{u:43}
+artifactory_ref    cm|Vmd{a:59}
+aws_bearer_id      AB|IA{2:16}
+aws_context_id     AC|CA{2:16}
+alibaba_key_id     LT|AI{x:20}
+flutterwave_key    FLW|SECK_TEST-{h:32}-X
+frameio_token      fio|-u-{u:64}
+fly_machine_token  fm|1r_{b:100}
+onepassword_plus   ops|_eyJ{b:250}
+"""),
+    *(
+        Kind(f"wrapped_{label or 'PKCS8 '}key", f"-----BEGIN {label}PRIVATE KEY-----\n{_PEM_BODY}", wrapped=True)
+        for label in ("", "EC ", "DSA ", "OPENSSH ", "ENCRYPTED ", "PGP ")
+    ),
+    *(
+        Kind(f"wrapped_{name}", shape.replace("|", ""), wrapped=True)
+        for name, shape in (
+            ("github_oauth", "gh|o_{a:36}"),
+            ("github_app", "gh|s_{a:36}"),
+            ("github_fine_grained", "github|_pat_{a:22}_{a:59}"),
+            ("openai", "sk|-proj-{u:74}"),
+            ("stripe", "sk_|live_{a:99}"),
+            ("gitlab", "gl|pat-{u:20}"),
+            ("aws_session", "AS|IA{2:16}"),
+            ("slack_bot", "xox|b-{d:12}-{d:12}-{a:24}"),
+            ("slack_user", "xox|p-{d:12}-{d:12}-{d:12}-{h:32}"),
+        )
+    ),
+]
+"""Kinds that have a rule and stand outside the measured corpus."""
+
 KINDS: tuple[Kind, ...] = (*SHAPED, *KEYED, *AROUND)

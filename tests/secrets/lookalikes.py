@@ -371,6 +371,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "prose": (
         "The password must have 8 characters.",
         "password is incorrect",
+        "Reset your password: https://www.example.com/reset-password",
         "the password is required",
         "Password for the account was reset2",
         "Your token expired at 2026-01-01T00:00:00Z.",

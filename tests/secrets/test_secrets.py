@@ -8,7 +8,9 @@ from pathlib import Path
 import polars as pl
 
 from expcomp.evidence.redact import redact, residual, rules
-from tests.secrets.corpus import lookalikes, secrets
+from expcomp.evidence.rule import shape
+from expcomp.evidence.secret_shapes import ROWS
+from tests.secrets.corpus import lookalikes, rare, secrets
 from tests.secrets.measuring import Score, ours, score
 
 
@@ -40,6 +42,22 @@ def test_lookalikes_stay() -> None:
     hit = {group: wrong for group, (_, wrong) in measured().false.items() if wrong}
     # A key that a vendor's documentation shows, and an attribute whose name ends in a digit after `password=`.
     assert hit == {"placeholder": 2, "code": 2}
+
+
+def test_kinds_outside_the_measure_go_as_well() -> None:
+    found = ours(rare())
+    assert [case.text for case, (gone, _) in zip(rare(), found, strict=True) if not gone] == []
+
+
+def test_every_row_of_the_table_of_shapes_finds_a_secret() -> None:
+    texts = pl.Series([c.text for c in (*secrets()[::3], *rare()[::3])])
+    idle = [
+        near
+        for name, start, rows in ROWS
+        for near, pattern in rows
+        if not texts.str.contains(shape(name, near, pattern, start).pattern).any()
+    ]
+    assert idle == []
 
 
 def test_nothing_is_left_that_a_gate_would_find() -> None:
