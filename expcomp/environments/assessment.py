@@ -19,6 +19,7 @@ import polars as pl
 from expcomp.environments.digests import cases_digest, ordered
 from expcomp.environments.induction.status import wilson_low
 from expcomp.environments.reader import eligible_rules
+from expcomp.environments.recall import Recalled
 from expcomp.environments.replay import Replay, replay
 from expcomp.errors import StatsError
 from expcomp.tables.environment import UNRESOLVED
@@ -59,8 +60,10 @@ class Assessment:
         """Whether the package may be promoted."""
         return bool(self.report["eligible"])
 
-    def promote(self, out: str | Path, *, force: bool = False) -> EnvironmentPackage:
-        """Publish the package as validated.
+    def promote(
+        self, out: str | Path, *, force: bool = False, more: Mapping[str, pl.DataFrame] | None = None
+    ) -> EnvironmentPackage:
+        """Publish the package as validated, further frames beside the report.
 
         Raises:
             PromotionRefusedError: The report does not carry it.
@@ -68,7 +71,9 @@ class Assessment:
         """
         from expcomp.environments.promotion import promote
 
-        return promote(self.package, self.report, self.cases, self.steps, self.replay, Path(out), force=force)
+        return promote(
+            self.package, self.report, self.cases, self.steps, self.replay, Path(out), force=force, more=more
+        )
 
 
 def rule_bounds(package: EnvironmentPackage, played: Replay) -> pl.DataFrame:
@@ -127,9 +132,10 @@ def assess(
         responder: Who answers when no rule applies.
     """
     strict = mode == "strict"
+    asked_once = None if responder is None else Recalled(responder)
     demoted: list[str] = []
     for _ in range(ROUNDS):
-        played = replay(package, cases, steps, responder=responder, strict=strict)
+        played = replay(package, cases, steps, responder=asked_once, strict=strict)
         bounds = rule_bounds(package, played)
         short = [] if strict else _short(package, bounds)
         if not short:

@@ -78,13 +78,12 @@ class EnvironmentBuild:
         Raises:
             DestinationExistsError: `out` exists and `force` is not given.
         """
-        from expcomp.environments.promotion import promote, publish_candidate
+        from expcomp.environments.promotion import publish_candidate
 
-        a = self.assessment
-        publish = promote if self.validated else publish_candidate
-        return publish(
-            a.package, a.report, a.cases, a.steps, a.replay, Path(out), force=force, more={"steps": self.steps}
-        )
+        more = {"steps": self.steps}
+        if self.validated:
+            return self.assessment.promote(out, force=force, more=more)
+        return publish_candidate(self.assessment, Path(out), force=force, more=more)
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Risk-coverage curve of the held-out turns, the gate marked.
@@ -151,14 +150,16 @@ def build_environment(
     tables, learned = package_tables(train, tools=tools)
     package = compile_package(tables, PackageConfig(environment_id), pii=pii)
     predictor = Predictor(learned, gate=gate, transitions=package["transitions"])
-    answered = _held_out(learned, held, gate=gate, families=train.episodes["trajectory_group"])
-    cases, steps, left, drawn = _cases(held, answered)
+    aligned = align(held.events)
+    answered = _held_out(learned, aligned, held, gate=gate, families=train.episodes["trajectory_group"])
+    cases, steps, left, drawn = _cases(aligned, held, answered)
     before = None if baseline is None else replay(baseline, cases, steps, responder=_responder(baseline, gate))
     judged = assess(package, cases, steps, threshold=threshold, baseline=before, responder=predictor)
     trained = learned.rows.select("action_type", "failed")
     evaluation = evaluated(answered.steps, gate=gate, trained=trained)
     report = _report(judged, evaluation, threshold=threshold) | {
-        "holdout": {"share": holdout, "seed": seed, "by": "family", "leaky": False},
+        # Recordings came split: by whom and how is not known here.
+        "holdout": None if isinstance(source, Recordings) else {"share": holdout, "seed": seed, "by": "family"},
         "learned": {"transitions": learned.n_given, "rules_from": learned.n_learned},
         "redactions": recorded.redactions,
         "copies_left_out": recorded.copies,
@@ -201,7 +202,8 @@ def evaluate_environment(
         SourceError: The package or the source holds no turn with a certain answer.
     """
     recorded = _recorded(source, holdout=0.0, seed=0, pii=False)
-    usable, _ = experience(align(recorded.events), recorded.episodes, recorded.events)
+    aligned = align(recorded.events)
+    usable, _ = experience(aligned, recorded.episodes, recorded.events)
     if usable.is_empty():
         raise SourceError("the traces hold no call with a certain answer; there is nothing to evaluate on")
     predictor = Predictor.of(package, gate=gate_of(package) if gate is None else gate)
@@ -212,7 +214,7 @@ def evaluate_environment(
     fresh = recorded.episodes.filter(~pl.col("trajectory_group").is_in(families.implode()))
     # Nothing of it was learned from, whatever the split of the recordings says.
     held = replace(recorded, episodes=fresh.with_columns(split=pl.lit("validation", dtype=SPLIT)))
-    cases, steps, _, _ = _cases(held, found)
+    cases, steps, _, _ = _cases(aligned, held, found)
     played = replay(package, cases, steps, responder=predictor)
     return report | {"free_running": free_running(played, package)}, found.steps
 
@@ -221,17 +223,20 @@ def _responder(package: EnvironmentPackage, gate: float) -> Predictor | None:
     return None if package["transitions"].is_empty() else Predictor.of(package, gate=gate)
 
 
-def _held_out(learned: Reconstruction, held: Recordings, *, gate: float, families: pl.Series) -> HeldOut:
-    usable, _ = experience(align(held.events), held.episodes, held.events)
+def _held_out(
+    learned: Reconstruction, aligned: pl.DataFrame, held: Recordings, *, gate: float, families: pl.Series
+) -> HeldOut:
+    usable, _ = experience(aligned, held.episodes, held.events)
     # With nothing held out a trained turn gives the columns.
     rows = usable if usable.height else learned.rows.select(list(EXPERIENCE)).head(1)
     found = answer_held_out(learned, rows, gate=gate, families=families)
     return found if usable.height else HeldOut(found.steps.clear(), found.outcomes.clear(), found.first.clear())
 
 
-def _cases(held: Recordings, answered: HeldOut) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, int], int]:
+def _cases(
+    aligned: pl.DataFrame, held: Recordings, answered: HeldOut
+) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, int], int]:
     """Cases, steps, transitions that are in no case by reason, and families that were not drawn."""
-    aligned = align(held.events)
     sizes = (
         aligned.join(held.episodes.select("episode_id", "trajectory_group"), on="episode_id", how="inner", maintain_order="left")
         .group_by("trajectory_group", maintain_order=True)
@@ -279,7 +284,6 @@ def free_running(played: Replay, package: EnvironmentPackage) -> dict[str, Any]:
     right = steps.filter("exact")["rule_id"].drop_nulls().unique()
     used = runs.is_in(right.implode()).sum()
     return {
-        "initial_state": "what was given; elsewhere the first views of the entities",
         "episodes": played.cases.height,
         "exact_to_the_end": played.cases.select(pl.col("passed").mean()).item(),
         "mean_exact_steps_from_the_start": horizon.mean(),

@@ -67,6 +67,10 @@ class Environment:
         self._session: Session | None = None
         self.case_id: str | None = None
 
+    def __repr__(self) -> str:
+        config, cases = self.package.config, self.cases.height
+        return f"Environment({config.environment_id}, {self.package.status}, {len(self.tools):,} tools, {cases:,} cases to reset to)"
+
     @property
     def tools(self) -> list[dict[str, Any]]:
         """The actions as function schemas (JSON Schema)."""

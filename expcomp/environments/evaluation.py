@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from expcomp.environments.induction.evaluate import risk_coverage, scored
+from expcomp.environments.induction.experience import whole_families
 from expcomp.environments.induction.prepared import operands
 from expcomp.environments.measures import bootstrapped, by_route, metrics, with_majority
 from expcomp.environments.records import lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from expcomp.environments.induction.prepared import Prepared
     from expcomp.environments.induction.reconstruct import Reconstruction
 
@@ -54,7 +53,7 @@ def answer_held_out(learned: Reconstruction, experience: pl.DataFrame, *, gate: 
     from expcomp.environments.starting import first_views
 
     steps, outcomes, first = [], [], []
-    for part in _parts(experience):
+    for part in whole_families(experience, PART):
         p = operands(part, classes=learned.classes, own=learned.own)
         got = learned.predict(part, prepared=p).join(
             p.rows.select("t", "transition_id"), on="transition_id", how="inner", maintain_order="left"
@@ -97,13 +96,6 @@ def _floors(learned: Reconstruction, steps: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns((v == pl.col("truth")).fill_null(value=False).alias(k) for k, v in told.items()).drop(
         "_modal", "_memory", "args"
     )
-
-
-def _parts(experience: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    sizes = experience.group_by("group", maintain_order=True).agg(n=pl.len()).sort("group")
-    placed = sizes.select("group", part=(pl.col("n").cum_sum() - 1) // PART)
-    rows = experience.join(placed, on="group", how="inner", maintain_order="left").sort("part", maintain_order=True)
-    yield from rows.partition_by("part", maintain_order=True, include_key=False)
 
 
 def _knowable(learned: Reconstruction, p: Prepared) -> pl.DataFrame:

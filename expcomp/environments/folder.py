@@ -32,7 +32,8 @@ from expcomp.io.digest import sha256_file
 from expcomp.io.documents import read_json, write_json, write_text
 from expcomp.io.files import listing
 from expcomp.io.publish import publish
-from expcomp.io.sinks import write_parquet
+from expcomp.io.sinks import in_pieces, write_parquet
+from expcomp.io.staging import subfolder
 from expcomp.tables.digests import rules_digest, schema_digest
 from expcomp.tables.environment import PACKAGE, REPLAY
 from expcomp.tables.models import check_schema
@@ -64,33 +65,42 @@ def write_package(
         DestinationExistsError: `out` exists and may not be replaced.
         OutputError: It cannot be written.
     """
-    if out.exists() and not force:
-        raise DestinationExistsError(f"{out} exists; choose another folder, or --force to replace it")
+    require_free(out, force=force)
     require(package.frames, package.config)
     with publish(out, force=force) as staging:
         _write(package, staging, results or {}, report if package.validation is None else dict(package.validation))
+
+
+def require_free(out: Path, *, force: bool) -> None:
+    """Refuse a place that is taken before work is done for it.
+
+    Raises:
+        DestinationExistsError: `out` exists and `force` is not given.
+    """
+    if out.exists() and not force:
+        raise DestinationExistsError(f"{out} exists; choose another folder, or --force to replace it")
 
 
 def _write(
     package: EnvironmentPackage, staging: Path, results: dict[str, pl.DataFrame], report: dict[str, Any] | None
 ) -> None:
     for name in ("tables", "rules", "schema"):
-        (staging / name).mkdir()
+        subfolder(staging / name)
     entries = []
     for name, table in PACKAGE.items():
         path = staging / "tables" / f"{name}.parquet"
         contract = {"schema_digest": schema_digest(table), "rules_digest": rules_digest(table)}
-        rows = write_parquet(package[name], path, contract)
+        rows = write_parquet(in_pieces(package[name]), path, contract)
         entries.append({"path": f"tables/{name}.parquet", "rows": rows, "digest": package.tables[name], **_file(path)})
     write_text(staging / "overview.md", overview(package))
     write_text(staging / "rules/rules.md", rules_text(package.frames))
     write_json(staging / "schema/actions.json", tool_schemas(package.frames))
     write_json(staging / "schema/state.json", state_fields(package.frames))
     if report is not None:
-        (staging / "validation").mkdir()
+        beside = subfolder((staging / REPORT).parent)
         write_json(staging / REPORT, report)
         for name, frame in results.items():
-            write_parquet(frame, staging / "validation" / f"{name}.parquet", {})
+            write_parquet(frame, beside / f"{name}.parquet", {})
     _index(package, staging / "index.sqlite")
     listed = {e["path"] for e in entries}
     others = [{"path": p, **_file(staging / p)} for p in listing(staging) if p not in listed]

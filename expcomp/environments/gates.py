@@ -28,6 +28,7 @@ from expcomp.errors import (
     TableError,
 )
 from expcomp.io.digest import sha256_expr
+from expcomp.io.wording import worded
 from expcomp.tables.environment import PACKAGE
 from expcomp.tables.models import check_schema
 
@@ -123,7 +124,7 @@ def uniqueness(frames: Frames, config: PackageConfig) -> pl.DataFrame:
 def _shared(name: str, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
     twice = frame.group_by(keys, maintain_order=True).len().filter(pl.col("len") > 1)
     label = pl.concat_str([pl.col(k).cast(pl.String) for k in keys], separator=" ")
-    return finding(name, twice, label, pl.format("{} records have it", "len"))
+    return finding(name, twice, label, worded("{} records have it", "len"))
 
 
 def aliases(frames: Frames, config: PackageConfig) -> pl.DataFrame:
@@ -150,8 +151,8 @@ def splits(frames: Frames, config: PackageConfig) -> pl.DataFrame:
     held = frames["episodes"].filter(pl.col("split") != "train")
     return joined(
         [
-            finding("trajectory_group", crossed, "trajectory_group", pl.format("crosses splits {}", pl.col("split").list.join(", "))),
-            finding("episodes", held, "episode_id", pl.format("split {}, expected train: held-out episodes are replay cases", "split")),
+            finding("trajectory_group", crossed, "trajectory_group", worded("crosses splits {}", pl.col("split").list.join(", "))),
+            finding("episodes", held, "episode_id", worded("split {}, expected train: held-out episodes are replay cases", "split")),
         ]
     )  # fmt: skip
 
@@ -194,7 +195,7 @@ def _dangling(frames: Frames, ref: Reference) -> pl.DataFrame:
     gone = named.join(
         frames[ref.target].select(_to=pl.col(ref.key)), on="_to", how="anti", maintain_order="left"
     ).drop_nulls("_to")
-    return finding(ref.table, gone, "_id", pl.format(f"{ref.column} names {{}}, which is not in {ref.target}", "_to"))
+    return finding(ref.table, gone, "_id", worded(f"{ref.column} names {{}}, which is not in {ref.target}", "_to"))
 
 
 def _foreign_events(frames: Frames) -> pl.DataFrame:
@@ -209,7 +210,7 @@ def _foreign_events(frames: Frames) -> pl.DataFrame:
     other = named.join(events, on="event_id", how="inner", maintain_order="left").filter(
         pl.col("_of") != pl.col("episode_id")
     )
-    return finding("transitions", other, "transition_id", pl.format("event {} is of another episode", "event_id"))
+    return finding("transitions", other, "transition_id", worded("event {} is of another episode", "event_id"))
 
 
 def rules(frames: Frames, config: PackageConfig) -> pl.DataFrame:
@@ -234,9 +235,7 @@ def scopes(frames: Frames, config: PackageConfig) -> pl.DataFrame:
         if name in values:
             other = frames["episodes"].filter(pl.col(name) != values[name])
             parts.append(
-                finding(
-                    "episodes", other, "episode_id", pl.format(f"{name} {{}}, the package says {values[name]}", name)
-                )
+                finding("episodes", other, "episode_id", worded(f"{name} {{}}, the package says {values[name]}", name))
             )
     return joined(parts)
 
@@ -267,6 +266,6 @@ def require(frames: Mapping[str, pl.DataFrame], config: PackageConfig) -> None:
             label = pl.concat_str(
                 [pl.col("kind"), pl.col("id").fill_null("").replace("", None)], separator=" ", ignore_nulls=True
             )
-            told = found.head(SHOWN).select(pl.format("{}: {}", label, "detail")).to_series().to_list()
+            told = found.head(SHOWN).select(worded("{}: {}", label, "detail")).to_series().to_list()
             more = f" (and {found.height - SHOWN} more)" if found.height > SHOWN else ""
             raise gate.error(f"gate {gate.name}: {'; '.join(told)}{more}")

@@ -25,9 +25,7 @@ from expcomp.errors import StatsError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from expcomp.stats.inputs import Floats
 
 __all__ = ["METRICS", "bootstrapped", "by_route", "metrics", "with_majority"]
 
@@ -167,9 +165,8 @@ def _ece(cells: Floats) -> Floats:
 def bootstrapped(steps: pl.DataFrame) -> dict[str, Any]:
     """Intervals of `outcome_balanced`, `outcome_mcc` and `ece`, as of `metrics`."""
     place = (pl.col("confidence") * BINS).floor().clip(0, BINS - 1)
-    parts = {"n": pl.lit(1.0), "right": pl.col("exact").cast(pl.Float64), "said": pl.col("confidence")}
-    bins = {f"_{k}{i}": v.filter(place == i).sum() for k, v in parts.items() for i in range(BINS)}
-    bins |= {f"_n{i}": (place == i).sum().cast(pl.Float64) for i in range(BINS)}
+    parts = {"n": pl.col("confidence").is_not_null(), "right": pl.col("exact"), "said": pl.col("confidence")}
+    bins = {f"_{k}{i}": v.filter(place == i).cast(pl.Float64).sum() for k, v in parts.items() for i in range(BINS)}
     outcomes = {"_bad": pl.col("failed").sum().cast(pl.Float64), "_good": (~pl.col("failed")).sum().cast(pl.Float64)}
     per = steps.group_by("group", maintain_order=True).agg(**_cells(), **outcomes, **bins).sort("group")
     told: tuple[tuple[str, Sequence[str], Callable[[Floats], Floats]], ...] = (

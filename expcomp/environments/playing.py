@@ -66,8 +66,8 @@ class Question:
 class Batched(Responder, Protocol):
     """A responder that answers many questions for little more than the cost of one."""
 
-    def replies(self, asked: Sequence[Question]) -> list[Reply | None]:
-        """An answer to each question, of sessions that know nothing of each other."""
+    def replies(self, asked: Sequence[Question]) -> Sequence[Reply | SessionError | None]:
+        """An answer to each question, of sessions that know nothing of each other; an error refuses one of them."""
 
 
 @runtime_checkable
@@ -100,7 +100,6 @@ def advance(
     arguments: Mapping[str, Any],
     *,
     turns: Sequence[Turn] = (),
-    known: Known | None = None,
     responder: Responder | None = None,
 ) -> Answer:
     """Play one action; the state that was given is not changed.
@@ -108,7 +107,7 @@ def advance(
     Raises:
         SessionError: The step is refused.
     """
-    play = asking(engine, state, action_type, arguments, turns=turns, known=known, responder=responder)
+    play = asking(engine, state, action_type, arguments, turns=turns, responder=responder)
     try:
         asked = next(play)
         while responder is not None:
@@ -186,7 +185,7 @@ def initial_state(engine: Engine, given: Mapping[str, Any] | None, *, defaults: 
     """
     if given is None:
         if not defaults:
-            msg = "a reconstructed package needs an initial state; its schema has no defaults that were observed"
+            msg = "a reconstructed package needs an initial state, its schema has no defaults: give a state or a recorded case"
             raise SessionError(msg)
         return engine.defaults()
     known = (*NAMESPACES, *COUNTERS, PENDING)

@@ -77,10 +77,20 @@ class Predictor:
         )
         found = self.learned.predict(frame.select(list(EXPERIENCE)), only=[str(i) for i in able])
         names = ("transition_id", "answer", "failed", "route", "confidence", "state")
-        for place, answer, failed, *told in lines(found, *names):
-            if answer is not None and told[1] >= self.gate:
-                outcome = "unknown" if failed is None else "failure" if failed else "success"
-                replies[int(place)] = self._reply(able[int(place)], json.loads(answer), outcome, *told)
+        said = [told for told in lines(found, *names) if told[1] is not None and told[4] >= self.gate]
+        cited = self._citations([able[int(place)] for place, *_ in said])
+        for (place, answer, failed, route, confidence, state), events in zip(said, cited, strict=True):
+            q, value = able[int(place)], json.loads(answer)
+            outcome = "unknown" if failed is None else "failure" if failed else "success"
+            shown = None if outcome == "failure" else value
+            replies[int(place)] = Reply(
+                value if isinstance(value, str) else dump(value),
+                outcome,
+                route,
+                confidence,
+                self._after(state, q.arguments, shown, q.state["world"]),
+                events,
+            )
         return replies
 
     def _rows(self, place: str, q: Question) -> Iterator[tuple[Any, ...]]:
@@ -102,16 +112,6 @@ class Predictor:
                 stated = False
         yield (place, place, len(q.turns) + 1, q.action, dump(dict(q.arguments)), "", None, known)
 
-    def _reply(self, q: Question, value: Any, outcome: str, route: str, confidence: float, state: str | None) -> Reply:
-        return Reply(
-            value if isinstance(value, str) else dump(value),
-            outcome,
-            route,
-            confidence,
-            self._after(state, q.arguments, None if outcome == "failure" else value, q.state["world"]),
-            self._citations(q.action, canonical_text(dict(q.arguments))),
-        )
-
     def doubts(self, action: str, arguments: Mapping[str, Any], confidence: float) -> bool:
         """Whether the call is remembered, and such memories were right more often than a rule of this confidence."""
         remembered = self._memories.get(action, UNTRIED)
@@ -128,13 +128,17 @@ class Predictor:
             return None if state is None else dict(json.loads(state))
         return self._shown(arguments, value, world)
 
-    def _citations(self, action: str, arguments: str) -> tuple[str, ...]:
-        """Answering events of recorded turns of the same call, the first in the order of their ids."""
-        if self._transitions is None:
-            return ()
-        same = (pl.col("action_type") == action) & (pl.col("arguments_json") == arguments)
-        found = self._transitions.filter(same).sort("transition_id").head(CITED)
-        return tuple(found["observation_event_ids"].explode(empty_as_null=False))
+    def _citations(self, asked: Sequence[Question]) -> list[tuple[str, ...]]:
+        """Of each question the answering events of recorded turns of the same call, the first in the order of their ids."""
+        calls = [(q.action, canonical_text(dict(q.arguments))) for q in asked]
+        if self._transitions is None or not calls:
+            return [()] * len(calls)
+        by = ("action_type", "arguments_json")
+        wanted = pl.DataFrame(calls, schema=dict.fromkeys(by, pl.String), orient="row").unique(maintain_order=True)
+        same = self._transitions.join(wanted, on=by, how="semi", maintain_order="left").sort("transition_id")
+        events = same.group_by(by, maintain_order=True).agg(pl.col("observation_event_ids").head(CITED).explode())
+        told = {tuple(call): tuple(e) for *call, e in lines(events, *by, "observation_event_ids")}
+        return [told.get(call, ()) for call in calls]
 
     def _shown(self, arguments: Mapping[str, Any], value: Any, world: Mapping[str, Any]) -> dict[str, Any] | None:
         """Entities that the call named, with the fields that the answer shows of them."""

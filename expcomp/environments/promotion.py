@@ -15,6 +15,7 @@ from expcomp.environments.replay import Replay
 from expcomp.errors import PromotionRefusedError
 
 if TYPE_CHECKING:
+    from expcomp.environments.assessment import Assessment
     from expcomp.environments.package import EnvironmentPackage
 
 
@@ -68,24 +69,16 @@ def promote(
 
 
 def publish_candidate(
-    package: EnvironmentPackage,
-    report: Mapping[str, Any],
-    cases: pl.DataFrame,
-    steps: pl.DataFrame,
-    played: Replay,
-    out: Path,
-    *,
-    force: bool = False,
-    more: Mapping[str, pl.DataFrame] | None = None,
+    judged: Assessment, out: Path, *, force: bool = False, more: Mapping[str, pl.DataFrame] | None = None
 ) -> EnvironmentPackage:
-    """Publish a package as the candidate it is, with the report that says why, its cases and results; arguments as of `promote`.
+    """Publish a package as the candidate it is, with the report that says why, its cases and results; options as of `promote`.
 
     Raises:
         DestinationExistsError: `out` exists and `force` is not given.
     """
-    results = {**_tables(cases, steps, played), **(more or {})}
-    write_package(package, out, force=force, results=results, report=dict(report))
-    return package
+    results = {**_tables(judged.cases, judged.steps, judged.replay), **(more or {})}
+    write_package(judged.package, out, force=force, results=results, report=dict(judged.report))
+    return judged.package
 
 
 def _tables(cases: pl.DataFrame, steps: pl.DataFrame, played: Replay) -> dict[str, pl.DataFrame]:

@@ -7,6 +7,7 @@ import polars as pl
 from expcomp.environments.config import PackageConfig
 from expcomp.environments.records import Frames
 from expcomp.environments.static import FINDINGS
+from expcomp.io.wording import worded
 
 ANCHOR = pl.col("episode_id").is_not_null() & pl.col("event_id").is_not_null()
 """A citation that names an event."""
@@ -34,22 +35,22 @@ def _broken(frames: Frames) -> list[pl.DataFrame]:
     )
     unknown = refs.join(frames["sources"], on="source_id", how="anti", maintain_order="left")
     return [
-        _finding(unknown, pl.format("cites source {}, which is not there", "source_id")),
+        _finding(unknown, worded("cites source {}, which is not there", "source_id")),
         _finding(
             placed.filter(pl.col("episode_id").is_not_null() & pl.col("_source").is_null()),
-            pl.format("cites episode {}, which is not there", "episode_id"),
+            worded("cites episode {}, which is not there", "episode_id"),
         ),
         _finding(
             placed.filter(pl.col("_source") != pl.col("source_id")),
-            pl.format("cites episode {} under another source", "episode_id"),
+            worded("cites episode {} under another source", "episode_id"),
         ),
         _finding(
             placed.filter(pl.col("event_id").is_not_null() & pl.col("_episode").is_null()),
-            pl.format("cites event {}, which is not there", "event_id"),
+            worded("cites event {}, which is not there", "event_id"),
         ),
         _finding(
             placed.filter((pl.col("_episode") != pl.col("episode_id")).fill_null(value=False)),
-            pl.format("cites event {} under another episode", "event_id"),
+            worded("cites event {} under another episode", "event_id"),
         ),
     ]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from expcomp.errors import UsageError
+from expcomp.io.nearest import nearest
 
 if TYPE_CHECKING:
     from expcomp.environments.package import EnvironmentPackage
@@ -47,7 +48,7 @@ def inspect_action(package: EnvironmentPackage, action: str) -> ActionView:
     name = aliases.get(action, action)
     known = package["action_schema"]["action"]
     if name not in known:
-        raise UsageError(f"there is no action {action!r}; known are {', '.join(known.sort())}")
+        raise UsageError(f"there is no action {action!r}; known are {', '.join(known.sort())}{nearest(action, known)}")
     mine = pl.col("action_type") == name
     named = (pl.col("action_types").list.len() == 0) | pl.col("action_types").list.contains(name)
     rules = (

@@ -17,6 +17,7 @@ from expcomp.environments.frames import complete
 from expcomp.environments.paths import NAMESPACES
 from expcomp.environments.provenance import unanchored, unused
 from expcomp.environments.static import static_findings
+from expcomp.io.wording import worded
 from expcomp.tables.environment import PACKAGE, REJECTED, UNRESOLVED
 
 STAGE = "reconcile"
@@ -71,7 +72,7 @@ def _rename(work: _Work) -> None:
         for name in ("rules", "demonstrations"):
             old = work[name].filter(pl.col("action_type").is_in(actions["alias"].implode()))
             work.tell(
-                old, PACKAGE[name].keys[0], pl.format("action {} is an alias; its own name was put in", "action_type")
+                old, PACKAGE[name].keys[0], worded("action {} is an alias; its own name was put in", "action_type")
             )
             work[name] = work[name].with_columns(pl.col("action_type").replace(actions["alias"], actions["action"]))
         for name in ("renderers", "notes"):
@@ -108,7 +109,7 @@ def _scopes(work: _Work, config: PackageConfig) -> None:
     known = [*config.scope_values(), *SCOPE_NAMES, "tenant", "environment_version"]
     legal = pl.col("_key").is_in(known) | pl.col("_key").str.extract(r"^([^.\[]+)").is_in(NAMESPACES)
     gone = entries.filter(~legal)
-    work.tell(gone, "rule_id", pl.format("scope key {} names no setting and no state path; removed", "_key"))
+    work.tell(gone, "rule_id", worded("scope key {} names no setting and no state path; removed", "_key"))
     if gone.height:
         kept = (
             entries.filter(legal)
@@ -126,7 +127,7 @@ def _placeholders(work: _Work) -> None:
         prose = pl.col(column).str.contains(PROSE).fill_null(value=False)
         if name == "rules":
             prose &= pl.col("origin") == "model"
-        work.tell(work[name].filter(prose), key, pl.format("template {} holds placeholder prose; removed", column))
+        work.tell(work[name].filter(prose), key, worded("template {} holds placeholder prose; removed", column))
         work[name] = work[name].with_columns(pl.when(~prose).then(column).alias(column))
 
 
@@ -153,7 +154,7 @@ def _reject(work: _Work, found: pl.DataFrame) -> None:
     found = pl.concat(
         [
             found,
-            lost.select(kind=pl.lit("rule"), id="rule_id", detail=pl.format("its renderer {} is rejected", "renderer")),
+            lost.select(kind=pl.lit("rule"), id="rule_id", detail=worded("its renderer {} is rejected", "renderer")),
         ]
     )
     if found.is_empty():
@@ -169,7 +170,7 @@ def _reject(work: _Work, found: pl.DataFrame) -> None:
             kind=pl.lit(name), id=key, issues="issues", artifact_json=pl.struct(columns).struct.json_encode()
         )
         work["rejected"] = pl.concat([work["rejected"], aside.cast(REJECTED.schema)])
-        work.tell(bad, key, pl.format("set aside: {}", pl.col("issues").list.first()))
+        work.tell(bad, key, worded("set aside: {}", pl.col("issues").list.first()))
         gone = bad[key].implode()
         work[name] = work[name].filter(~pl.col(key).is_in(gone))
         work["refs"] = work["refs"].filter((pl.col("owner_kind") != kind) | ~pl.col("owner_id").is_in(gone))
@@ -200,7 +201,7 @@ def _anchor(work: _Work) -> None:
     work.tell(
         placed.filter(moved),
         "owner_id",
-        pl.format("its citation of event {} was moved to the event's episode", "event_id"),
+        worded("its citation of event {} was moved to the event's episode", "event_id"),
     )
     work["refs"] = placed.with_columns(
         episode_id=pl.when(moved).then("_episode").otherwise("episode_id"),

@@ -115,15 +115,8 @@ def _sources(attempts: pl.DataFrame, episodes: pl.DataFrame) -> pl.DataFrame:
     media = pl.lit("json")
     for pattern, word in reversed(MEDIA):
         media = pl.when(pl.col("source_uri").str.contains(pattern)).then(pl.lit(word)).otherwise(media)
-    groups = episodes.group_by("source_id", maintain_order=True).agg(
-        _groups=pl.col("trajectory_group").n_unique(),
-        _group=pl.col("trajectory_group").first(),
-        _split=pl.col("split").first(),
-    )
-    one = pl.col("_groups") == 1
     return (
-        attempts.join(groups, on="source_id", how="inner", maintain_order="left")
-        .unique("source_id", keep="first", maintain_order=True)
+        attempts.unique("source_id", keep="first", maintain_order=True)
         .select(
             "source_id",
             n_bytes=pl.lit(None, pl.Int64),
@@ -131,12 +124,17 @@ def _sources(attempts: pl.DataFrame, episodes: pl.DataFrame) -> pl.DataFrame:
             label=label,
             text=pl.lit(None, pl.String),
             text_verbatim=pl.lit(None, pl.Boolean),
-            # A file with many families has no split of its own.
-            split=pl.when(one).then("_split"),
-            trajectory_group=pl.when(one).then("_group"),
         )
+        .join(of_one_family(episodes), on="source_id", how="inner", maintain_order="left")
         .sort("source_id")
     )
+
+
+def of_one_family(episodes: pl.DataFrame) -> pl.DataFrame:
+    """`source_id`, `split`, `trajectory_group` of every source; one with many families has no split of its own."""
+    one = pl.col("trajectory_group").n_unique() == 1
+    own = (pl.when(one).then(pl.col(c).first()).alias(c) for c in ("split", "trajectory_group"))
+    return episodes.group_by("source_id", maintain_order=True).agg(own)
 
 
 def _episodes(attempts: pl.DataFrame, events: pl.DataFrame, *, holdout: float, seed: int) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,8 @@ import polars as pl
 from expcomp.environments import paths
 from expcomp.environments.digests import rows_digest
 from expcomp.environments.engine import Engine
-from expcomp.environments.playing import Batched, Question, Reply, Responder, Turn, asking, initial_state
+from expcomp.environments.playing import Question, Reply, Responder, Turn, asking, initial_state
+from expcomp.environments.recall import replies
 from expcomp.environments.records import lines
 from expcomp.environments.values import equal, leaf_accuracy, parse_json
 from expcomp.errors import NoApplicableRuleError, PackageSchemaError, SessionError
@@ -156,21 +157,9 @@ def _together(plays: Mapping[str, Play], responder: Responder | None) -> dict[st
         on(case_id, None)
     while asked and responder is not None:
         now, asked = asked, {}
-        for case_id, reply in zip(now, _replies(responder, list(now.values())), strict=True):
+        for case_id, reply in zip(now, replies(responder, list(now.values())), strict=True):
             on(case_id, reply)
     return rows
-
-
-def _replies(responder: Responder, asked: list[Question]) -> Sequence[Reply | SessionError | None]:
-    if isinstance(responder, Batched):
-        return responder.replies(asked)
-    found: list[Reply | SessionError | None] = []
-    for q in asked:
-        try:
-            found.append(responder.reply(q.action, q.arguments, q.state, q.turns))
-        except SessionError as error:
-            found.append(error)
-    return found
 
 
 _EXACT, _OUTCOME, _STATE = (list(REPLAY_STEP_RESULTS.columns).index(n) for n in ("exact", "outcome_ok", "state_ok"))

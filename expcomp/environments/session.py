@@ -16,6 +16,7 @@ from expcomp.environments.playing import Responder, Turn, advance, initial_state
 from expcomp.environments.records import lines
 from expcomp.errors import SessionError
 from expcomp.io.session_store import SessionStore
+from expcomp.io.staging import subfolder
 
 FILE = "session.sqlite"
 
@@ -177,17 +178,18 @@ def open_session(
         root = Path(folder)
         if package.folder is not None and package.folder.resolve() in (root.resolve(), *root.resolve().parents):
             raise SessionError(f"{folder} lies inside the package; a session has a folder of its own")
-        root.mkdir(parents=True, exist_ok=True)
-        path = root / FILE
+        try:
+            path = subfolder(root) / FILE
+        except OSError as error:
+            raise SessionError(f"{folder}: no session can be made here ({error.strerror})") from None
     meta = _text({"environment_id": package.config.environment_id, "artifact_digest": package.artifact_digest})
-    fresh = path is None or not path.exists()
-    if fresh:
+    store = None if path is None or not path.exists() else SessionStore(path)
+    if store is None or not store.begun():
         engine = package.engine(strict=strict)
         state = initial_state(engine, start, defaults=package.config.construction_kind == "authored")
-        store = SessionStore(path)
+        store = store or SessionStore(path)
         store.create(_text({**state, "revision": 0}), meta)
         return Session(package, store, {**state, "revision": 0}, 0, responder, strict)
-    store = SessionStore(path)
     revision, text, about = store.load()
     if about != meta:
         raise SessionError(f"{folder}: the session belongs to another package or version: {about}")

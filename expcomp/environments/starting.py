@@ -13,6 +13,7 @@ from expcomp.environments.recordings import Recordings
 from expcomp.errors import UsageError
 from expcomp.evidence.redact import redact
 from expcomp.io.digest import sha256_expr
+from expcomp.io.wording import worded
 from expcomp.tables.environment import EVENTS
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def states_after(transitions: pl.DataFrame, events: pl.DataFrame) -> pl.DataFram
     split = members(told["state_after_json"]).filter(pl.col("key").str.contains(r"^[A-Za-z_]\w*$"))
     paths = (
         split.rename({"value": "member"})
-        .with_columns(key=pl.format('"world.{}"', "key"))
+        .with_columns(key=worded('"world.{}"', "key"))
         .group_by("doc", maintain_order=True)
         .agg(_object("key", "member"))
     )
@@ -215,7 +216,7 @@ def first_views(p: Prepared) -> pl.DataFrame:
         .sort(*by, "field")
     )
     # Canonical keys are JSON: a text has quotes, a number needs them.
-    quoted = pl.when(pl.col("key").str.starts_with('"')).then("key").otherwise(pl.format('"{}"', "key"))
+    quoted = pl.when(pl.col("key").str.starts_with('"')).then("key").otherwise(worded('"{}"', "key"))
     names = {c: pl.struct(pl.col(c)).struct.json_encode().str.slice(len(c) + 4).str.head(-1) for c in ("cls", "field")}
     fields = first.with_columns(key=quoted, **names)
     entities = fields.group_by(by, maintain_order=True).agg(_object("field", "value"))

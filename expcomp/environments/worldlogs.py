@@ -9,11 +9,12 @@ episode of its own.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from expcomp.environments.recordings import Recordings, finish_events
+from expcomp.environments.recordings import Recordings, finish_events, of_one_family
 from expcomp.environments.splits import split_of
 from expcomp.errors import SourceError
 from expcomp.evidence.redact import redact
@@ -89,9 +90,9 @@ def world_logs(paths: Sequence[Path], *, holdout: float = 0.2, seed: int = 0, pi
     Raises:
         SourceError: A line that cannot be read; the message names file, line and field.
     """
-    files = {
-        sha256_file(p).removeprefix("sha256:"): p for p in sorted(paths, key=lambda p: (p.name, str(p)), reverse=True)
-    }
+    placed = sorted(paths, key=lambda p: (p.name, str(p)), reverse=True)
+    named = [(sha256_file(p).removeprefix("sha256:"), p) for p in placed]
+    files, times = dict(named), Counter(digest for digest, _ in named)
     events: list[tuple[Any, ...]] = []
     episodes: list[tuple[Any, ...]] = []
     copies = 0
@@ -100,8 +101,7 @@ def world_logs(paths: Sequence[Path], *, holdout: float = 0.2, seed: int = 0, pi
         for told, happened in _read(path, f"src_{digest}"):
             episodes.append(told)
             events += happened
-        same = sum(sha256_file(p).removeprefix("sha256:") == digest for p in paths) - 1
-        copies += same * (len(episodes) - before)
+        copies += (times[digest] - 1) * (len(episodes) - before)
     frame = pl.DataFrame(events, schema=_EVENT, orient="row").with_columns(episode_id=_name())
     clean, redactions = redact(frame, ["content", "arguments"], pii=pii)
     known = pl.DataFrame(episodes, schema=_EPISODE, orient="row")
@@ -253,12 +253,6 @@ def _name() -> pl.Expr:
 
 
 def _sources(files: Mapping[str, Path], episodes: pl.DataFrame) -> pl.DataFrame:
-    one = episodes.group_by("source_id", maintain_order=True).agg(
-        n=pl.col("trajectory_group").n_unique(),
-        trajectory_group=pl.col("trajectory_group").first(),
-        split=pl.col("split").first(),
-    )
-    single = pl.col("n") == 1
     return (
         pl.DataFrame(
             {
@@ -268,12 +262,9 @@ def _sources(files: Mapping[str, Path], episodes: pl.DataFrame) -> pl.DataFrame:
             },
             schema={"source_id": pl.String, "n_bytes": pl.Int64, "label": pl.String},
         )
-        .join(one, on="source_id", how="left", maintain_order="left")
-        .select(
-            "source_id", "n_bytes", "label", media=pl.lit("jsonl"), text=pl.lit(None, pl.String), text_verbatim=pl.lit(None, pl.Boolean),
-            split=pl.when(single).then("split"), trajectory_group=pl.when(single).then("trajectory_group"),
-        )
+        .join(of_one_family(episodes), on="source_id", how="left", maintain_order="left")
+        .with_columns(media=pl.lit("jsonl"), text=pl.lit(None, pl.String), text_verbatim=pl.lit(None, pl.Boolean))
         .select(list(SOURCES.columns))
         .cast(SOURCES.schema)
         .sort("source_id")
-    )  # fmt: skip
+    )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from expcomp.environments.flatten import dump, members, objects, opened
 from expcomp.environments.induction.reconstruct import reconstruct
 from expcomp.environments.package import compile_package
 from expcomp.environments.playing import Question, Reply, Turn
+from expcomp.environments.recall import Recalled
 from expcomp.environments.replay import replay
 from expcomp.errors import SessionError
 from tests.environments.induction.worlds import played, tank, tank_state
@@ -70,6 +72,32 @@ def test_a_replay_asks_for_all_cases_at_once() -> None:
     )
     assert one.steps.filter(pl.col("action_type") == "fly")["exact"].to_list() == [True] * 10
     assert one.cases["attempted_steps"].to_list() == [5] * 5
+
+
+@pytest.mark.parametrize("kind", [Single, Many])
+def test_what_was_asked_before_is_not_asked_again(kind: type[Single]) -> None:
+    asked = kind()
+    recalled = Recalled(asked)
+    state, turn = {"world": {"a": 1}}, Turn("fly", {}, "flew 0", "success")
+    questions = [Question("fly", {}, state, ()), Question("fly", {}, state, (turn,))]
+    first = recalled.replies(questions)
+    times = asked.asked
+    assert first == [Reply("flew 0", "success", "memo"), Reply("flew 1", "success", "memo")]
+    assert recalled.replies(questions[::-1]) == first[::-1]
+    assert recalled.reply("fly", {}, state, [turn]) == first[1]
+    assert asked.asked == times
+    recalled.reply("fly", {}, {"world": {"a": 2}}, ())
+    assert asked.asked == times + 1
+    assert not recalled.doubts("fly", {}, 0.1)
+
+
+def test_a_refusal_is_recalled_too() -> None:
+    asked = Single()
+    recalled = Recalled(asked)
+    for _ in range(2):
+        with pytest.raises(SessionError, match="no"):
+            recalled.reply("sink", {}, {}, ())
+    assert asked.asked == 1
 
 
 def test_a_call_alone_is_answered_as_among_others() -> None:

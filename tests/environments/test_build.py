@@ -102,6 +102,7 @@ def test_a_ledger_is_learned_and_validated(built: EnvironmentBuild) -> None:
 def test_the_report_says_how_much_rules_were_learned_from(built: EnvironmentBuild) -> None:
     n = built.package["transitions"].height
     assert built.report["learned"] == {"transitions": n, "rules_from": n}
+    assert built.report["holdout"] == {"share": 0.2, "seed": 0, "by": "family"}
 
 
 def test_nothing_held_out_is_in_the_package(built: EnvironmentBuild) -> None:
@@ -146,8 +147,11 @@ def test_without_its_start_the_ledger_is_a_candidate_that_says_why(runs: Path, t
 
 
 def test_no_held_out_family_is_a_reason_not_a_crash(tmp_path: Path) -> None:
-    found = build_environment(write(tmp_path / "few", ALL[:6]), environment_id="ledger", holdout=0.0)
+    split = gather([write(tmp_path / "few", ALL[:6])], holdout=0.0)
+    found = build_environment(split, environment_id="ledger")
     assert not found.validated
+    # Recordings came split; the share that the build did not use is no fact of it.
+    assert found.report["holdout"] is None
     assert found.report["evaluation"]["headline"] is None
     assert "independent validation family: 0 families" in found.report["reasons"]
     found.write(tmp_path / "world")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,18 +22,12 @@ from expcomp.environments.induction.evaluate import cross_validate
 from expcomp.environments.session import open_session
 from expcomp.errors import PackageIntegrityError
 from tests.environments.induction.recorded import recorded
+from tests.reference.environments import ROOT
 
 if TYPE_CHECKING:
     from tests.reference.conftest import Built
 
-REFERENCE = os.environ.get("EXPCOMP_REFERENCE")
-if REFERENCE is None:
-    if os.environ.get("CI") == "true":
-        pytest.fail("EXPCOMP_REFERENCE is not set; CI has to run the reference environments", pytrace=False)
-    pytest.skip("EXPCOMP_REFERENCE is not set; it names the folder with the reference data", allow_module_level=True)
-
 pytestmark = pytest.mark.reference
-ROOT = Path(REFERENCE) / "environment"
 RAW = sorted((ROOT / "raw").glob("*.txt"))
 
 

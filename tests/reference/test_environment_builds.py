@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,21 +15,13 @@ from expcomp.environments.folder import verify_package
 from expcomp.environments.gathering import gather
 from expcomp.environments.starting import GIVEN, states_around
 from tests.environments.induction.recorded import documents, paths_of
+from tests.reference.environments import ROOT
 
 if TYPE_CHECKING:
     from tests.reference.conftest import Built
 
-REFERENCE = os.environ.get("EXPCOMP_REFERENCE")
-if REFERENCE is None:
-    if os.environ.get("CI") == "true":
-        pytest.fail("EXPCOMP_REFERENCE is not set; CI has to run the reference environments", pytrace=False)
-    pytest.skip("EXPCOMP_REFERENCE is not set; it names the folder with the reference data", allow_module_level=True)
-
 pytestmark = pytest.mark.reference
-ROOT = Path(REFERENCE) / "environment"
 LEDGER_EPISODES = 30
-
-
 CHATS, LEDGER = (paths_of(ROOT, x) for x in ("chats", "ledger"))
 LOGS = [p for x in ("oracle", "ledger", "workshop") for p in paths_of(ROOT, x)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,18 +16,12 @@ from expcomp.environments.exports.trace2env import read_layout
 from expcomp.environments.frames import frames
 from expcomp.environments.package import compile_package
 from tests.environments.worlds import AUTHORED, LEDGER
+from tests.reference.environments import ROOT
 
 if TYPE_CHECKING:
     from tests.reference.conftest import Built
 
-REFERENCE = os.environ.get("EXPCOMP_REFERENCE")
-if REFERENCE is None:
-    if os.environ.get("CI") == "true":
-        pytest.fail("EXPCOMP_REFERENCE is not set; CI has to run the reference environments", pytrace=False)
-    pytest.skip("EXPCOMP_REFERENCE is not set; it names the folder with the reference data", allow_module_level=True)
-
 pytestmark = pytest.mark.reference
-ROOT = Path(REFERENCE) / "environment"
 ROWS = sorted((ROOT / "agentworldbench").glob("*.jsonl"))
 CASES = sorted((ROOT / "replay").glob("*ledger*.jsonl"))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 from pathlib import Path
 
 import polars as pl
@@ -20,15 +19,9 @@ from expcomp.environments.package import compile_package
 from expcomp.environments.recordings import recordings
 from expcomp.environments.transcripts import transcripts
 from tests.environments.worlds import AUTHORED, LEDGER
-
-REFERENCE = os.environ.get("EXPCOMP_REFERENCE")
-if REFERENCE is None:
-    if os.environ.get("CI") == "true":
-        pytest.fail("EXPCOMP_REFERENCE is not set; CI has to run the reference environments", pytrace=False)
-    pytest.skip("EXPCOMP_REFERENCE is not set; it names the folder with the reference data", allow_module_level=True)
+from tests.reference.environments import ROOT
 
 pytestmark = pytest.mark.reference
-ROOT = Path(REFERENCE) / "environment"
 CASES = sorted((ROOT / "replay").glob("*ledger*.jsonl"))
 
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import polars as pl
 import pytest
 
 from expcomp.environments.induction.evaluate import cross_validate
 from expcomp.environments.induction.reconstruct import reconstruct
 from tests.environments.induction.recorded import recorded
-
-REFERENCE = os.environ.get("EXPCOMP_REFERENCE")
-if REFERENCE is None:
-    if os.environ.get("CI") == "true":
-        pytest.fail("EXPCOMP_REFERENCE is not set; CI has to run the reference environments", pytrace=False)
-    pytest.skip("EXPCOMP_REFERENCE is not set; it names the folder with the reference data", allow_module_level=True)
+from tests.reference.environments import ROOT
 
 pytestmark = pytest.mark.reference
-ROOT = Path(REFERENCE) / "environment"
 CHATS, ORACLE, LEDGER = (recorded(ROOT, x) for x in ("chats", "oracle", "ledger"))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from expcomp.environments.exports.bundle import Bundle, LeftOut, put_cases, put_package
 from expcomp.environments.exports.texts import module_name, pyproject, requirement, slug
+from expcomp.io.staging import subfolder
 from expcomp.io.text_files import write_texts
 
 MODULE = '''"""Importing this registers the environment."""
@@ -28,8 +29,7 @@ gymnasium.register(
 def write_gymnasium(made: Bundle, staging: Path) -> LeftOut:
     """Write the package; every case may be reset to."""
     name = module_name(made.package.config.environment_id)
-    inner = staging / name
-    inner.mkdir()
+    inner = subfolder(staging / name)
     put_package(made, inner)
     put_cases(made, inner)
     write_texts(staging, _files(made, name))

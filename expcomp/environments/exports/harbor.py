@@ -18,6 +18,7 @@ from expcomp.environments.exports.case_lines import case_text
 from expcomp.environments.exports.tasks import tasks_of
 from expcomp.environments.exports.texts import IMAGE, WHEELS, requirement, slug, toml, unique_names
 from expcomp.environments.records import lines
+from expcomp.io.staging import subfolder
 from expcomp.io.text_files import write_texts
 
 SCHEMA_VERSION = "1.1"
@@ -66,8 +67,7 @@ def write_harbor(made: Bundle, staging: Path) -> LeftOut:
     left |= {c: f"call {name!r} cannot be typed" for c, name in untypable.items()}
     names = unique_names((c for c in asked if c not in left), slug)
     for case, name in names.items():
-        environment = staging / name / "environment"
-        environment.mkdir(parents=True)
+        environment = subfolder(staging / name / "environment")
         put_package(made, environment)
         write_texts(staging / name, _files(made, case, name, asked[case] + PLAYED))
     return left

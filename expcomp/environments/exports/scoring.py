@@ -10,7 +10,7 @@ from expcomp.environments.folder import open_package
 from expcomp.environments.session import FILE, open_session
 from expcomp.errors import PackageIntegrityError, UsageError
 from expcomp.io.documents import json_document
-from expcomp.io.text_files import write_texts
+from expcomp.io.text_files import replace_texts
 
 
 def score_session(
@@ -57,6 +57,10 @@ def known(score: Score) -> dict[str, float]:
 
 
 def write_score(score: Score, folder: Path) -> None:
-    """Write `reward.txt` (a number; 0 when there was nothing to score) and `score.json` (the parts that are known)."""
+    """Write `reward.txt` (a number; 0 when there was nothing to score) and `score.json` (the parts that are known).
+
+    Raises:
+        OutputError: They cannot be written.
+    """
     reward = 0.0 if score.reward is None else score.reward
-    write_texts(folder, [("reward.txt", f"{reward}\n"), ("score.json", json_document(known(score)))])
+    replace_texts(folder, {"reward.txt": f"{reward}\n", "score.json": json_document(known(score))})

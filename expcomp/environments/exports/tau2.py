@@ -18,6 +18,7 @@ from expcomp.environments.paths import NAMESPACES
 from expcomp.environments.records import lines
 from expcomp.errors import UsageError
 from expcomp.io.documents import json_document
+from expcomp.io.staging import subfolder
 from expcomp.io.text_files import write_texts
 
 DATABASE, POLICY, TASKS, SPLITS = "db.json", "policy.md", "tasks.json", "split_tasks.json"
@@ -81,8 +82,7 @@ def write_tau2(made: Bundle, staging: Path) -> LeftOut:
     odd = {c: key for c in asked if (key := _not_stored(made, c))}
     left |= {c: f"its initial state has {key}, which the database of a domain cannot hold" for c, key in odd.items()}
     name = module_name(made.package.config.environment_id)
-    data = staging / "data/tau2/domains" / name
-    data.mkdir(parents=True)
+    data = subfolder(staging / "data/tau2/domains" / name)
     put_package(made, data)
     write_texts(staging, _files(made, name, {c: text for c, text in asked.items() if c not in odd}))
     return left

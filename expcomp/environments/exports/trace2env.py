@@ -33,6 +33,7 @@ from expcomp.io.documents import json_document, read_json, write_json
 from expcomp.io.files import listing
 from expcomp.io.frame_files import read_frame
 from expcomp.io.sinks import write_parquet
+from expcomp.io.staging import subfolder
 from expcomp.io.text_files import write_texts
 from expcomp.tables.environment import PACKAGE
 
@@ -52,13 +53,10 @@ def write_layout(package: EnvironmentPackage, staging: Path) -> None:
     write_layout_index(artifacts, executable, staging / "index.sqlite")
     beside = staging / BESIDE
     left = lost(package.frames, trace2env_in.tables(artifacts))
-    if left:
-        beside.mkdir(parents=True)
     for name, columns in left.items():
-        write_parquet(columns, beside / f"{name}.parquet", {})
+        write_parquet(columns, subfolder(beside) / f"{name}.parquet", {})
     if read_config(settings) != package.config:
-        beside.mkdir(parents=True, exist_ok=True)
-        write_json(beside / "config.json", package.config.to_dict())
+        write_json(subfolder(beside) / "config.json", package.config.to_dict())
     files = {p: sha256_file(staging / p).removeprefix(PREFIX) for p in listing(staging)}
     write_json(staging / MANIFEST, _manifest(package, artifacts, settings, files))
 

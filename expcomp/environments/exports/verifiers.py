@@ -9,6 +9,7 @@ from expcomp.environments.exports.bundle import Bundle, LeftOut, put_cases, put_
 from expcomp.environments.exports.case_lines import json_lines
 from expcomp.environments.exports.tasks import tasks_of
 from expcomp.environments.exports.texts import module_name, pyproject, requirement, slug
+from expcomp.io.staging import subfolder
 from expcomp.io.text_files import write_texts
 
 TASKS = "tasks.jsonl"
@@ -30,8 +31,7 @@ def write_verifiers(made: Bundle, staging: Path) -> LeftOut:
     """Write the package; a case whose recorded calls do not score 1, or that has nothing to ask for, is left out."""
     asked, left = tasks_of(made)
     name = module_name(made.package.config.environment_id)
-    inner = staging / name
-    inner.mkdir()
+    inner = subfolder(staging / name)
     put_package(made, inner)
     kept = made.of_all(asked)
     put_cases(kept, inner)

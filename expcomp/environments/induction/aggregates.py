@@ -8,6 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from expcomp.environments.flatten import elements, members
+from expcomp.io.wording import worded
 
 __all__ = ["aggregates", "picked"]
 
@@ -22,7 +23,7 @@ def aggregates(long: pl.DataFrame) -> pl.DataFrame:
     inside = elements(arrays["value"]).rename({"doc": "value", "value": "item"})
     counts = inside.group_by("value", maintain_order=True).agg(n=pl.len())
     lengths = arrays.join(counts, on="value", how="left", maintain_order="left").select(
-        "t", name=pl.format("len({})", "name"), value=pl.col("n").fill_null(0).cast(pl.String)
+        "t", name=worded("len({})", "name"), value=pl.col("n").fill_null(0).cast(pl.String)
     )
     fields = members(inside["item"]).rename({"doc": "item", "value": "x"}).with_columns(
         x=pl.col("x").cast(pl.Float64, strict=False)
@@ -35,7 +36,7 @@ def aggregates(long: pl.DataFrame) -> pl.DataFrame:
         .filter(pl.col("n") == pl.col("n_all"))
     )
     totals = arrays.join(sums, on="value", how="inner", maintain_order="left").select(
-        "t", name=pl.format("sum({}[].{})", "name", "key"), value=number_text("total")
+        "t", name=worded("sum({}[].{})", "name", "key"), value=number_text("total")
     )
     return pl.concat([lengths, totals])
 
@@ -65,10 +66,10 @@ def picked(long: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     hit = (
         objects.join(keys, on="t", how="inner", maintain_order="left")
         .join(inside, left_on=["value", "at"], right_on=["value", "key"], how="inner", maintain_order="left")
-        .select(*on, name=pl.format("{}[arg.{}]", "name", "via"), value="entry")
+        .select(*on, name=worded("{}[arg.{}]", "name", "via"), value="entry")
     )
     fields = members(hit["value"]).rename({"doc": "value", "value": "inner"})
     deep = hit.join(fields, on="value", how="inner", maintain_order="left").select(
-        *on, name=pl.format("{}.{}", "name", "key"), value="inner"
+        *on, name=worded("{}.{}", "name", "key"), value="inner"
     )
     return pl.concat([hit, deep])

@@ -121,15 +121,13 @@ def _confidence(candidates: pl.DataFrame, learned: Learned) -> pl.DataFrame:
         .join(by_action.lazy(), on=["action", "route"], how="left", maintain_order="left")
         .with_columns(confidence=pl.coalesce("by_key", "by_action", pl.lit(UNTRIED)))
         .select(*candidates.columns, "confidence")
-        .collect()
+        .collect(engine="in-memory")
     )
 
 
 def highest(learned: Learned, *, routes: Sequence[str] = RANK) -> pl.DataFrame:
     """`action`, `confidence`: the most that an answer to the action by some routes can have; an action that is not listed has UNTRIED."""
-    tried = learned.heldout.filter(pl.col("route").is_in(routes)).with_columns(
-        pl.col("key").str.extract(r"^([^|]*)").alias("action")
-    )
+    tried = learned.heldout.filter(pl.col("route").is_in(routes)).with_columns(_ACTION)
     parts = [_ratio(tried, ["action", *by, "route"], "confidence") for by in ((), ("key",))]
     both = pl.concat([p.select("action", "confidence") for p in parts])
     best = both.group_by("action", maintain_order=True).agg(pl.col("confidence").max().clip(lower_bound=UNTRIED))
@@ -166,5 +164,5 @@ def answer(learned: Learned, p: Prepared, rows: pl.DataFrame) -> pl.DataFrame:
             failed=pl.coalesce("ruled", "failed"),
             confidence=pl.col("confidence").fill_null(0.0),
         )
-        .collect()
+        .collect(engine="in-memory")
     )

@@ -213,7 +213,9 @@ def next_states(effects: list[Effect], frame: pl.DataFrame, rows: pl.DataFrame, 
     per = ops.group_by("t", maintain_order=True).agg(
         "where", "op", "key", "value", whole=pl.col("whole").all() & pl.col("where").is_not_null().all()
     )
-    done = per.join(rows.lazy().select("t", "before"), on="t", how="inner", maintain_order="left").collect()
+    done = per.join(rows.lazy().select("t", "before"), on="t", how="inner", maintain_order="left").collect(
+        engine="in-memory"
+    )
     after = [
         changed(before, list(zip(where, op, key, value, strict=True))) if whole else None
         for before, where, op, key, value, whole in zip(

@@ -11,9 +11,9 @@ from expcomp.environments.starting import states_around
 from expcomp.errors import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["EXPERIENCE", "experience", "prepare"]
+__all__ = ["EXPERIENCE", "experience", "prepare", "whole_families"]
 
 EXPERIENCE: Mapping[str, pl.DataType] = {
     "transition_id": pl.String(),
@@ -52,7 +52,7 @@ def prepare(transitions: pl.DataFrame) -> pl.DataFrame:
         .with_columns(counterfactual=pl.col("counterfactual").fill_null(value=False))
         .sort("episode_id", "turn", "counterfactual", "transition_id", maintain_order=True)
         .with_row_index("t")
-        .collect()
+        .collect(engine="in-memory")
     )
     wide = frame.lazy()
     for column, target in (("arguments_json", "args"), ("state_before_json", "before"), ("state_after_json", "after")):
@@ -62,7 +62,7 @@ def prepare(transitions: pl.DataFrame) -> pl.DataFrame:
     wide = wide.join(answers, on="observation", how="left", maintain_order="left")
     return wide.with_columns(
         args=pl.col("args").fill_null("{}"), is_json=pl.col("is_json").fill_null(value=False)
-    ).collect()
+    ).collect(engine="in-memory")
 
 
 def experience(
@@ -107,3 +107,11 @@ def experience(
     found = found.join(states_around(events), on=["episode_id", "turn"], how="left", maintain_order="left")
     absent = [pl.lit(None, dtype=d).alias(c) for c, d in EXPERIENCE.items() if c not in found.columns]
     return found.with_columns(absent).select(pl.col(c).cast(d) for c, d in EXPERIENCE.items()), left
+
+
+def whole_families(transitions: pl.DataFrame, size: int) -> Iterator[pl.DataFrame]:
+    """The transitions in parts of about `size`, each of whole families that are neighbours by name."""
+    sizes = transitions.group_by("group", maintain_order=True).agg(n=pl.len()).sort("group")
+    placed = sizes.select("group", part=(pl.col("n").cum_sum() - 1) // size)
+    rows = transitions.join(placed, on="group", how="inner", maintain_order="left")
+    yield from rows.partition_by("part", maintain_order=True, include_key=False)

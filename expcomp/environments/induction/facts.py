@@ -92,7 +92,9 @@ def writers(rows: pl.DataFrame, asked: pl.DataFrame, facts: pl.DataFrame) -> lis
 def requests(args: pl.DataFrame, classes: Sequence[str]) -> pl.DataFrame:
     """Entities that calls name: `t`, `via` (argument), `cls`, `key`."""
     named = args.lazy().filter(pl.col("key").is_in(classes), pl.col("value").str.contains(r'^("|-?\d)'))
-    return named.select("t", via=pl.lit("arg.") + pl.col("key"), cls=pl.col("key"), key=pl.col("value")).collect()
+    return named.select("t", via=pl.lit("arg.") + pl.col("key"), cls=pl.col("key"), key=pl.col("value")).collect(
+        engine="in-memory"
+    )
 
 
 def own_fields(rows: pl.DataFrame, asked: pl.DataFrame) -> pl.DataFrame:
@@ -101,7 +103,7 @@ def own_fields(rows: pl.DataFrame, asked: pl.DataFrame) -> pl.DataFrame:
     told = real.lazy().join(asked.lazy(), on="t", how="inner", maintain_order="left")
     shown = _fields(real, "answer").lazy().select("t", "field")
     pairs = told.join(shown, on="t", how="inner", maintain_order="left").select("cls", "field")
-    return pairs.unique(maintain_order=True).sort("cls", "field").collect()
+    return pairs.unique(maintain_order=True).sort("cls", "field").collect(engine="in-memory")
 
 
 def observed(rows: pl.DataFrame, asked: pl.DataFrame, classes: Sequence[str], own: pl.DataFrame) -> pl.DataFrame:
@@ -120,7 +122,7 @@ def observed(rows: pl.DataFrame, asked: pl.DataFrame, classes: Sequence[str], ow
         .join(asked.lazy(), on="t", how="inner", maintain_order="left")
         .join(top.lazy(), on="t", how="inner", maintain_order="left", suffix="_f")
         .select(*_ROW, "cls", "key", "field", "value")
-        .collect()
+        .collect(engine="in-memory")
     )
     told = _snapshots(rows)
     inner = _objects(real, "answer", turn=0)
@@ -144,7 +146,11 @@ def observed(rows: pl.DataFrame, asked: pl.DataFrame, classes: Sequence[str], ow
             field=pl.col("path").str.split(".").list.last(), value="value",
         )  # fmt: skip
         parts.append(given)
-    return pl.concat([p.select(FACTS.names()) for p in parts]).sort("turn", maintain_order=True).collect()
+    return (
+        pl.concat([p.select(FACTS.names()) for p in parts])
+        .sort("turn", maintain_order=True)
+        .collect(engine="in-memory")
+    )
 
 
 def objects(rows: pl.DataFrame) -> pl.DataFrame:
@@ -156,13 +162,13 @@ def _snapshots(rows: pl.DataFrame) -> pl.DataFrame:
     if rows["before"].null_count() == rows.height:
         return rows.clear()
     first = rows.lazy().filter(~pl.col("counterfactual")).with_columns(n=pl.col("before").count().over("episode_id"))
-    return first.filter(pl.col("before").is_not_null(), pl.col("n") == 1).drop("n").collect()
+    return first.filter(pl.col("before").is_not_null(), pl.col("n") == 1).drop("n").collect(engine="in-memory")
 
 
 def _fields(rows: pl.DataFrame, column: str) -> pl.DataFrame:
     split = members(rows[column]).rename({"doc": column, "key": "field"})
     found = rows.lazy().select(*_ROW, column).join(split.lazy(), on=column, how="inner", maintain_order="left")
-    return found.drop(column).collect()
+    return found.drop(column).collect(engine="in-memory")
 
 
 def _objects(rows: pl.DataFrame, column: str, *, turn: int) -> pl.DataFrame:
@@ -174,7 +180,9 @@ def _objects(rows: pl.DataFrame, column: str, *, turn: int) -> pl.DataFrame:
         .join(split, on="doc", how="inner", maintain_order="left")
         .sort("level", maintain_order=True)
     )
-    return found.select(*_ROW[:3], pl.col("turn") + turn, "object", field="key", value="value").collect()
+    return found.select(*_ROW[:3], pl.col("turn") + turn, "object", field="key", value="value").collect(
+        engine="in-memory"
+    )
 
 
 def _labels(rows: pl.DataFrame, top: pl.DataFrame) -> pl.LazyFrame:

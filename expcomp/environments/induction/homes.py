@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.environments.flatten import members
+from expcomp.io.wording import worded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ def homes(p: Prepared) -> dict[str, str]:
     fields = members(below["entry"]).rename({"doc": "entry", "value": "shown", "key": "cls"})
     keyed = (
         below.join(fields, on="entry", how="left", maintain_order="left")
-        .filter(pl.col("cls").is_in(p.classes), pl.col("shown") == pl.format('"{}"', "name"))
+        .filter(pl.col("cls").is_in(p.classes), pl.col("shown") == worded('"{}"', "name"))
         .group_by("home", "cls", maintain_order=True)
         .agg(n=pl.len())
         .join(
@@ -62,7 +63,7 @@ def homes(p: Prepared) -> dict[str, str]:
         .filter(pl.len().over("name") == 1, ~pl.col("name").is_in([*own, *p.classes]))
     )  # fmt: skip
     found = dict(zip(keyed["cls"], keyed["home"], strict=True))
-    places = scalars.select(pl.format("{}.{}", "home", "name")).to_series()
+    places = scalars.select(worded("{}.{}", "home", "name")).to_series()
     return {k: v for k, v in found.items() if k not in own} | dict(zip(scalars["name"], places, strict=True))
 
 

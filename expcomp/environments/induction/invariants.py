@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
     from expcomp.environments.induction.prepared import Prepared
 
-__all__ = ["CITED", "FAMILIES", "SUPPORT", "invariants"]
+__all__ = ["CARRIED", "CITED", "FAMILIES", "SUPPORT", "invariants"]
 
 SUPPORT, FAMILIES, MOST_VALUES, EACH, DISTINCT = 30, 2, 12, 5, 3
 CITED = 3
 """Transitions that an invariant or a note cites: the first ones that show it."""
+CARRIED = pl.Schema({"owner_kind": pl.String, "owner_id": pl.String, "t": pl.UInt32})
+"""Which transitions carry an invariant or a note."""
 
 _NAME = r"^[A-Za-z_]\w*$"
 _NUMBER = r"^-?\d+(\.\d+)?([eE][-+]?\d+)?$"
@@ -67,9 +69,8 @@ def invariants(p: Prepared, declared: pl.Series) -> tuple[dict[str, pl.DataFrame
              "right": "true"}
         )  # fmt: skip
         cited += [("invariant", name, t) for t in shown]
-    schema = {"owner_kind": pl.String, "owner_id": pl.String, "t": pl.UInt32}
     tables = {"invariants": frame("invariants", records), "conditions": frame("conditions", conditions)}
-    return tables, pl.DataFrame(cited, schema=schema, orient="row")
+    return tables, pl.DataFrame(cited, schema=CARRIED, orient="row")
 
 
 Found = tuple[str, str, int, list[int]]

@@ -17,6 +17,7 @@ from expcomp.environments.induction.aggregates import number_text, picked
 from expcomp.environments.induction.explain import explain
 from expcomp.environments.induction.matrix import matrix
 from expcomp.environments.induction.predicates import predicates
+from expcomp.io.wording import worded
 
 if TYPE_CHECKING:
     from expcomp.environments.induction.terms import Term
@@ -95,7 +96,7 @@ def records(rows: pl.DataFrame, args: pl.DataFrame, objects: pl.DataFrame) -> tu
         return told.with_columns(fields=pl.lit(""), ident=pl.lit("")), pl.DataFrame(schema=_RECORD)
     sets = told.group_by(*_ID, maintain_order=True).agg(
         fields=pl.col("field").sort().str.join(","),
-        ident=pl.format("{}={}", "field", "value").sort_by("field").str.join(","),
+        ident=worded("{}={}", "field", "value").sort_by("field").str.join(","),
     )
     told = told.join(sets, on=list(_ID), how="left", maintain_order="left")
     # Only texts tell elements apart; amounts and counts do not.
@@ -114,7 +115,7 @@ def records(rows: pl.DataFrame, args: pl.DataFrame, objects: pl.DataFrame) -> tu
     )
     ident = (
         full.group_by("t", "object", "fields", "size", maintain_order=True)
-        .agg(n=pl.len(), ident=pl.format("{}={}", "field", "value").sort_by("field").str.join(","))
+        .agg(n=pl.len(), ident=worded("{}={}", "field", "value").sort_by("field").str.join(","))
         .filter(pl.col("n") == pl.col("size"))
     )
     found = ident.join(objects, on=["t", "object"], how="inner", maintain_order="left").select(
@@ -146,7 +147,7 @@ def items(told: pl.DataFrame, found: pl.DataFrame, rows: pl.DataFrame, long: pl.
         found.select(*by, "turn", "value").sort("turn", maintain_order=True), on="turn", by=by,
         strategy="backward", allow_exact_matches=False, check_sortedness=False,
     ).drop_nulls("value")  # fmt: skip
-    latest = seen.select(*_ID, name=pl.format("seen[item].{}", "field"), value="value")
+    latest = seen.select(*_ID, name=worded("seen[item].{}", "field"), value="value")
     arrays = long.filter(pl.col("name").str.starts_with("seen["), pl.col("value").str.starts_with("[{"))
     inside = elements(arrays["value"]).rename({"doc": "value", "value": "item"})
     fields = members(inside["item"]).rename({"doc": "item", "key": "field", "value": "x"})
@@ -157,7 +158,7 @@ def items(told: pl.DataFrame, found: pl.DataFrame, rows: pl.DataFrame, long: pl.
     ident = (
         parts.join(named, on="field", how="inner", maintain_order="left")
         .group_by("t", "name", "item", "fields", "size", maintain_order=True)
-        .agg(n=pl.len(), ident=pl.format("{}={}", "field", "x").sort_by("field").str.join(","))
+        .agg(n=pl.len(), ident=worded("{}={}", "field", "x").sort_by("field").str.join(","))
         .filter(pl.col("n") == pl.col("size"))
     )
     peers = (
@@ -168,7 +169,7 @@ def items(told: pl.DataFrame, found: pl.DataFrame, rows: pl.DataFrame, long: pl.
             maintain_order="left",
         )
         .join(fields, on="item", how="inner", maintain_order="left")
-        .select(*_ID, name=pl.format("peer[{}].{}", "name", "field"), value="x")
+        .select(*_ID, name=worded("peer[{}].{}", "name", "field"), value="x")
     )
     table = pl.concat([base, latest, peers])
     return Items(keys, pl.concat([table, picked(table, args)]).unique([*_ID, "name"], keep="last", maintain_order=True))
@@ -189,7 +190,7 @@ def view_items(part: Items, rows: pl.DataFrame, views: pl.DataFrame, args: pl.Da
     found = (
         own.join(views, on=["fields", "ident"], how="inner", maintain_order="left")
         .filter(pl.col("own") != pl.col("group"))
-        .select(*_ID, name=pl.format("kb[item].{}", "field"), value="value")
+        .select(*_ID, name=worded("kb[item].{}", "field"), value="value")
         .unique([*_ID, "name"], keep="first", maintain_order=True)
     )
     return pl.concat([found, picked(found, args)]).unique([*_ID, "name"], keep="first", maintain_order=True)
@@ -279,9 +280,7 @@ def mapped(mappings: list[Mapping], long: pl.DataFrame, row_long: pl.DataFrame) 
         back = wide.select(*_ID, back=mapping.term.expr()).sort("t", "index", maintain_order=True)
         whole = back.group_by("t", maintain_order=True).agg("back", ok=pl.col("back").is_not_null().all()).filter("ok")
         out.append(
-            whole.select(
-                "t", name=pl.lit(f"mapped.{mapping.arg}"), value=pl.format("[{}]", pl.col("back").list.join(","))
-            )
+            whole.select("t", name=pl.lit(f"mapped.{mapping.arg}"), value=worded("[{}]", pl.col("back").list.join(",")))
         )
         fields = (
             members(back["back"])
@@ -296,8 +295,6 @@ def mapped(mappings: list[Mapping], long: pl.DataFrame, row_long: pl.DataFrame) 
             .agg(total=pl.col("x").sum())
         )
         out.append(
-            sums.select(
-                "t", name=pl.format("sum(mapped.{}[].{})", pl.lit(mapping.arg), "key"), value=number_text("total")
-            )
+            sums.select("t", name=worded("sum(mapped.{}[].{})", pl.lit(mapping.arg), "key"), value=number_text("total"))
         )
     return pl.concat(out)

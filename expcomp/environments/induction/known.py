@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from expcomp.io.wording import worded
 from expcomp.tables.environment import FACT_ROLE, FACTS
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def facts_table(p: Prepared, reads: Iterable[str]) -> pl.DataFrame:
     fields = [m.group(1) for n in names if (m := re.fullmatch(r"seen\[arg\.[^\]]*\]\.(.+)", n))]
     wanted = pl.DataFrame({"field": fields}, schema={"field": pl.String}).unique(maintain_order=True)
     entity = p.asked.join(wanted, how="cross", maintain_order="left").select(
-        "t", "cls", "key", "field", name=pl.format("seen[{}].{}", "via", "field")
+        "t", "cls", "key", "field", name=worded("seen[{}].{}", "via", "field")
     )
     labels = [n.removeprefix("last.") for n in names if n.startswith("last.")]
     label = p.rows.select("t", cls=pl.lit(""), key=pl.lit("")).join(

@@ -26,7 +26,7 @@ def counted(p: Prepared, learn: pl.DataFrame) -> pl.DataFrame:
         .join(learn.lazy().select("t", "action_type", "failed", "answer"), on="t", how="inner", maintain_order="left")
         .group_by(*_CALL, "answer", maintain_order=True)
         .agg(n=pl.len().cast(pl.Int64))
-        .collect()
+        .collect(engine="in-memory")
     )
 
 

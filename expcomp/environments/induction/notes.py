@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.environments.frames import frame
-from expcomp.environments.induction.invariants import CITED
+from expcomp.environments.induction.invariants import CARRIED, CITED
 from expcomp.environments.records import lines
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def notes(p: Prepared) -> tuple[pl.DataFrame, pl.DataFrame]:
             {"note_id": name, "kind": kind, "statement": words, "action_types": [action], "status": "supported"}
         )
         cited += [("note", name, t) for t in shown]
-    schema = {"owner_kind": pl.String, "owner_id": pl.String, "t": pl.UInt32}
-    return frame("notes", records), pl.DataFrame(cited, schema=schema, orient="row")
+    return frame("notes", records), pl.DataFrame(cited, schema=CARRIED, orient="row")
 
 
 def _first() -> pl.Expr:

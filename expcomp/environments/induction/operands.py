@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.environments.flatten import SEPARATOR, elements, members, nodes
+from expcomp.io.wording import worded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ def arguments(rows: pl.DataFrame) -> pl.DataFrame:
     """Arguments of every call: `t`, `key`, `value`."""
     split = members(rows["args"]).rename({"doc": "args"})
     rows_ = rows.lazy().select("t", "args").join(split.lazy(), on="args", how="inner", maintain_order="left")
-    return rows_.select("t", "key", "value").collect()
+    return rows_.select("t", "key", "value").collect(engine="in-memory")
 
 
 def call_operands(args: pl.DataFrame) -> pl.DataFrame:
@@ -42,7 +43,7 @@ def call_operands(args: pl.DataFrame) -> pl.DataFrame:
     top = args.select("t", name=pl.lit("arg.") + pl.col("key"), value="value")
     inner = members(top["value"]).rename({"doc": "value", "value": "inner"})
     below = top.join(inner, on="value", how="inner", maintain_order="left").select(
-        "t", name=pl.format("{}.{}", "name", "key"), value="inner"
+        "t", name=worded("{}.{}", "name", "key"), value="inner"
     )
     return pl.concat([top, below])
 
@@ -74,12 +75,12 @@ def state_operands(rows: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
     hit = (
         of_row.join(keys, on="t", how="inner", maintain_order="left")
         .join(_entries(pl.concat([opened, located])), on=["doc", "key"], how="inner", maintain_order="left")
-        .select("t", name=pl.format("state.{}[{}]", "path", "via"), value="value", where="where")
+        .select("t", name=worded("state.{}[{}]", "path", "via"), value="value", where="where")
     )
     fields = members(hit["value"]).rename({"doc": "value", "value": "inner"})
     deep = hit.join(fields, on="value", how="inner", maintain_order="left").select(
         "t",
-        name=pl.format("{}.{}", "name", "key"),
+        name=worded("{}.{}", "name", "key"),
         value="inner",
         where=pl.concat_str("where", "key", separator=SEPARATOR),
     )
@@ -98,7 +99,7 @@ def _listed(args: pl.DataFrame) -> pl.DataFrame:
     """Single elements of array arguments of length one."""
     inside = elements(args["value"]).rename({"doc": "value", "value": "key_"})
     one = args.join(inside, on="value", how="inner", maintain_order="left").filter(pl.len().over("t", "key") == 1)
-    return one.filter(pl.col("key_").str.contains(_SCALAR)).select("t", via=pl.format("arg.{}[0]", "key"), key="key_")
+    return one.filter(pl.col("key_").str.contains(_SCALAR)).select("t", via=worded("arg.{}[0]", "key"), key="key_")
 
 
 def _located(of_row: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
@@ -124,7 +125,7 @@ def _located(of_row: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
         )
     )
     done = []
-    level = pairs.select("doc", "todo", "where", name=pl.format("{}@{}", "tree", "path"), node="node")
+    level = pairs.select("doc", "todo", "where", name=worded("{}@{}", "tree", "path"), node="node")
     for _ in range(DEEPEST):
         done.append(level.filter(pl.col("todo").list.len() == 0))
         level = level.filter(pl.col("todo").list.len() > 0).with_columns(key=pl.col("todo").list.first())
@@ -168,23 +169,23 @@ def _entries(containers: pl.DataFrame) -> pl.DataFrame:
         "doc", "path", key="key", value="entry", where=inside
     )
     # The keys of JSON are texts; a number in a call names the same entry.
-    texts = keyed.with_columns(key=pl.format('"{}"', "key"))
+    texts = keyed.with_columns(key=worded('"{}"', "key"))
     numbers = keyed.filter(pl.col("key").str.contains(r"^-?\d+$"))
     reverse = keyed.filter(pl.col("value").str.contains(r'^"')).select(
-        "doc", path=pl.format("{}.*", "path"), key="value", value=pl.format('"{}"', "key"), where="where"
+        "doc", path=worded("{}.*", "path"), key="value", value=worded('"{}"', "key"), where="where"
     )
     lists = elements(containers["value"]).rename({"doc": "value", "value": "entry"})
     held = containers.join(lists, on="value", how="inner", maintain_order="left").with_columns(
-        where=pl.concat_str("where", pl.format("[{}]", "index"), separator=SEPARATOR)
+        where=pl.concat_str("where", worded("[{}]", "index"), separator=SEPARATOR)
     )
     scalars = held.filter(pl.col("entry").str.contains(_SCALAR)).select(
-        "doc", path=pl.format("{}[]", "path"), key="entry", value="entry", where="where"
+        "doc", path=worded("{}[]", "path"), key="entry", value="entry", where="where"
     )
     fields = members(held["entry"]).rename({"doc": "entry", "key": "field"})
     by_field = (
         held.join(fields, on="entry", how="inner", maintain_order="left", suffix="_f")
         .filter(pl.col("value_f").str.contains(_SCALAR))
-        .select("doc", path=pl.format("{}[].{}", "path", "field"), key="value_f", value="entry", where="where")
+        .select("doc", path=worded("{}[].{}", "path", "field"), key="value_f", value="entry", where="where")
         .unique(["doc", "path", "key"], keep="last", maintain_order=True)
     )
     return pl.concat(
@@ -198,9 +199,9 @@ def fact_operands(rows: pl.DataFrame, asked: pl.DataFrame, facts: pl.DataFrame, 
     links = first.filter(
         pl.col("field").is_in(classes), pl.col("value").str.contains(_SCALAR), pl.col("value") != pl.col("key")
     )
-    further = links.select("t", via=pl.format("seen[{}].{}", "via", "field"), cls="field", key="value")
+    further = links.select("t", via=worded("seen[{}].{}", "via", "field"), cls="field", key="value")
     second = _latest(rows, further, facts)
-    seen = pl.concat([first, second]).select("t", name=pl.format("seen[{}].{}", "via", "field"), value="value")
+    seen = pl.concat([first, second]).select("t", name=worded("seen[{}].{}", "via", "field"), value="value")
     everywhere = rows.lazy().join(
         # A label named as a class would stand where the entities of that class do.
         facts.lazy()
@@ -233,4 +234,4 @@ def _asof(rows: pl.DataFrame, wanted: pl.LazyFrame, facts: pl.DataFrame) -> pl.D
     found = left.join_asof(
         right, on="turn", by=by, strategy="backward", allow_exact_matches=False, check_sortedness=False
     )
-    return found.drop_nulls("value").sort("t", maintain_order=True).collect()
+    return found.drop_nulls("value").sort("t", maintain_order=True).collect(engine="in-memory")

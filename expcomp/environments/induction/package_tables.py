@@ -10,6 +10,7 @@ from expcomp.environments.align import HISTORY, align
 from expcomp.environments.frames import complete
 from expcomp.environments.induction.experience import experience
 from expcomp.environments.induction.reconstruct import Reconstruction, reconstruct
+from expcomp.io.wording import worded
 from expcomp.tables.environment import EVIDENCE, REFS, UNRESOLVED
 
 if TYPE_CHECKING:
@@ -101,6 +102,6 @@ def _told(unresolved: pl.DataFrame, left: pl.DataFrame) -> pl.DataFrame:
         ordinal=pl.int_range(pl.len(), dtype=pl.Int32) + unresolved.height,
         stage=pl.lit("align"),
         owner_id="transition_id",
-        message=pl.format("not learned from: {}", "reason"),
+        message=worded("not learned from: {}", "reason"),
     ).cast(UNRESOLVED.schema)
     return pl.concat([unresolved, more])

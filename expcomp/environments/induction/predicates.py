@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 from expcomp.environments.induction.terms import Linear, Predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Sequence
 
     from expcomp.environments.induction.matrix import Matrix
 
@@ -102,25 +101,45 @@ class _Pool:
 
 def _presence(m: Matrix, pool: _Pool) -> None:
     there = m.codes >= 0
-    for j in np.flatnonzero(there.any(0) & ~there.all(0)):
-        pool.add(0.5 * m.costs[j], "present", m.names[j], None, there[:, j])
-        pool.add(0.5 * m.costs[j], "absent", m.names[j], None, ~there[:, j])
+    places = np.flatnonzero(there.any(0) & ~there.all(0))
+    truth = np.empty((len(there), 2 * len(places)), bool)
+    truth[:, ::2], truth[:, 1::2] = there[:, places], ~there[:, places]
+    told = [(0.5 * m.costs[j], m.names[j]) for j in places]
+    pool.block([(c, kind, n, None) for c, n in told for kind in ("present", "absent")], truth)
 
 
 def _values(m: Matrix, pool: _Pool) -> None:
-    texts, columns = m.texts, m.codes.T.tolist()
-    for j, name in enumerate(m.names):
-        if name.startswith("kb["):
-            continue  # what other families saw says nothing of the state
-        counts = Counter(columns[j])
-        often = sorted((-n, c) for c, n in counts.items() if c >= 0 and n >= MIN_ROWS)
-        if not 0 < len(often) <= 4 * MAX_VALUES:
-            continue
-        short = [c for _, c in often[:MAX_VALUES] if _brief(texts[c])]
+    # What other families saw says nothing of the state.
+    places = np.array([j for j, n in enumerate(m.names) if not n.startswith("kb[")], int)
+    where, codes = _frequent(m.codes[:, places])
+    brief = [_brief(m.texts[c]) for c in codes.tolist()]
+    told: dict[int, list[int]] = {}
+    for j, c in zip(places[where[brief]].tolist(), codes[brief].tolist(), strict=True):
+        told.setdefault(j, []).append(c)
+    for j, short in told.items():
+        name, values = m.names[j], [m.texts[c] for c in short]
         truth = m.codes[:, [j]] == np.array(short, int)
-        values = [texts[c] for c in short]
-        pool.block([(0.5 + m.costs[j], "is", name, v) for v in values], truth)
-        pool.block([(0.6 + m.costs[j], "differs", name, v) for v in values], (m.codes[:, [j]] >= 0) & ~truth)
+        plans = [(cost + m.costs[j], kind, name, v) for cost, kind in ((0.5, "is"), (0.6, "differs")) for v in values]
+        pool.block(plans, np.hstack([truth, (m.codes[:, [j]] >= 0) & ~truth]))
+
+
+def _frequent(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Column and code of the most frequent values of each column, the most frequent first; none of a column with too many."""
+    n = len(codes)
+    ordered = np.sort(codes, axis=0).T
+    starts = np.ones(ordered.shape, bool)
+    starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    places = np.flatnonzero(starts)
+    times = np.diff(places, append=ordered.size)
+    column, code = places // n, ordered.ravel()[places]
+    often = (code >= 0) & (times >= MIN_ROWS)
+    column, code, times = column[often], code[often], times[often]
+    order = np.lexsort((code, -times, column))
+    column, code = column[order], code[order]
+    sizes = np.bincount(column, minlength=len(ordered))
+    rank = np.arange(len(column)) - (np.cumsum(sizes) - sizes)[column]
+    kept = (sizes[column] <= 4 * MAX_VALUES) & (rank < MAX_VALUES)
+    return column[kept], code[kept]
 
 
 def _brief(value: str) -> bool:
@@ -179,20 +198,21 @@ def _compared(
     names: Sequence[str],
     costs: np.ndarray,
     *,
-    skip: Iterable[int],
+    skip: Container[int],
 ) -> None:
     """One number against many: `most` and `over`, and `below` and `least` where an equal pair tells them apart."""
     slack = 1e-9 * np.maximum(1.0, np.abs(b))
     below, over = a[:, None] < b - slack, a[:, None] > b + slack
     known = np.isfinite(a)[:, None] & np.isfinite(b)
-    use = [j for j in range(len(names)) if j not in skip and (below[:, j].any() or over[:, j].any())]
+    use = [j for j in np.flatnonzero((below | over).any(0)).tolist() if j not in skip]
+    told = [(cost, names[j]) for cost, j in zip(costs[use].tolist(), use, strict=True)]
     for kind, truth, more in (
         ("most", known & ~over, 0.0),
         ("over", over, 0.0),
         ("below", below, 0.05),
         ("least", known & ~below, 0.05),
     ):
-        pool.block([(float(costs[j]) + more, kind, left, names[j]) for j in use], truth[:, use])
+        pool.block([(cost + more, kind, left, name) for cost, name in told], truth[:, use])
 
 
 def _thresholds(pool: _Pool, name: str | Linear, values: np.ndarray, cost: float, *, zero: bool = True) -> None:

@@ -117,11 +117,13 @@ def _remembered(rows: pl.DataFrame) -> pl.DataFrame:
         found.drop_nulls("value")
         .select("t", name=pl.lit("memory.answer"), value="value")
         .sort("t", maintain_order=True)
-        .collect()
+        .collect(engine="in-memory")
     )
 
 
-def wide(long: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Operands as columns, one row a call in the order of `rows`."""
-    table = long.pivot(on="name", index="t", values="value", maintain_order=True)
+def wide(long: pl.DataFrame, rows: pl.DataFrame, names: Sequence[str] | None = None) -> pl.DataFrame:
+    """Operands as columns, one row a call in the order of `rows`; of `names`, or of all in the order of their first value."""
+    if names is not None and not names:
+        return rows.select("t")
+    table = long.pivot(on="name", on_columns=names, index="t", values="value", maintain_order=True)
     return rows.select("t").join(table, on="t", how="left", maintain_order="left")

@@ -9,6 +9,7 @@ import polars as pl
 
 from expcomp.environments.induction.assemble import assemble
 from expcomp.environments.induction.crossfit import FOLDS, Learned, answer, fold_of, learn
+from expcomp.environments.induction.experience import whole_families
 from expcomp.environments.induction.homes import homes, moved
 from expcomp.environments.induction.invariants import FAMILIES, SUPPORT, invariants
 from expcomp.environments.induction.known import facts_table
@@ -149,10 +150,7 @@ def _sample(transitions: pl.DataFrame, most: int) -> pl.DataFrame:
 
 def _parts(transitions: pl.DataFrame, learned: Prepared) -> Iterator[Prepared]:
     """All transitions, whole families at a time, with the entity classes that were learned."""
-    sizes = transitions.group_by("group", maintain_order=True).agg(n=pl.len()).sort("group")
-    placed = sizes.select("group", part=(pl.col("n").cum_sum() - 1) // PART)
-    rows = transitions.join(placed, on="group", how="inner", maintain_order="left")
-    for part in rows.partition_by("part", maintain_order=True, include_key=False):
+    for part in whole_families(transitions, PART):
         found = remembered(part, classes=learned.classes, own=learned.own)
         found.writers = learned.writers
         yield found

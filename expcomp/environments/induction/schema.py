@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from expcomp.environments.flatten import dump
+from expcomp.io.wording import worded
 from expcomp.tables.environment import ACTION_ARGS, ACTION_SCHEMA
 
 if TYPE_CHECKING:
@@ -84,9 +85,7 @@ def action_schema(
         pl.col("type").is_not_null() & pl.col("type_said").is_not_null() & (pl.col("type") != pl.col("type_said"))
         & ~((pl.col("type") == "integer") & (pl.col("type_said") == "number")) & (pl.col("type_said") != "any")
     )  # fmt: skip
-    words = clash.select(
-        pl.format("{}.{}: declared {}, called with {}", "action", "arg", "type_said", "type")
-    ).to_series()
+    words = clash.select(worded("{}.{}: declared {}, called with {}", "action", "arg", "type_said", "type")).to_series()
     return actions.cast(ACTION_SCHEMA.schema), table.cast(ACTION_ARGS.schema), words.to_list()
 
 
@@ -131,12 +130,12 @@ def _measured(rows: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
             pl.lit("number")
         ).otherwise(pl.lit("any")),
         required=(pl.col("n_good") == pl.col("good")) & (pl.col("n_null") == 0) & (pl.col("good") > 0),
-        enum_json=pl.when(closed).then(pl.format("[{}]", pl.col("values").list.join(","))),
+        enum_json=pl.when(closed).then(worded("[{}]", pl.col("values").list.join(","))),
         n_seen=pl.col("n_seen").cast(pl.Int64),
         n_missing=(pl.col("calls") - pl.col("n_seen")).cast(pl.Int64),
         n_null=pl.col("n_null").cast(pl.Int64),
         min="min",
         max="max",
         max_len="max_len",
-        examples_json=pl.format("[{}]", pl.col("examples").list.join(",")),
+        examples_json=worded("[{}]", pl.col("examples").list.join(",")),
     )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.environments.induction.items import view_items
+from expcomp.io.wording import worded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,8 +49,8 @@ def view_operands(p: Prepared, rows: pl.DataFrame, known: pl.DataFrame) -> pl.Da
         how="inner",
         maintain_order="left",
     ).filter(pl.col("own") != pl.col("group"))
-    named = found.select("t", name=pl.format("kb[{}].{}", "via", "field"), value="value")
-    return named.unique(["t", "name"], keep="first", maintain_order=True).collect()
+    named = found.select("t", name=worded("kb[{}].{}", "via", "field"), value="value")
+    return named.unique(["t", "name"], keep="first", maintain_order=True).collect(engine="in-memory")
 
 
 def element_operands(p: Prepared, rows: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:

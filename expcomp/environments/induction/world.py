@@ -17,6 +17,7 @@ from expcomp.environments.induction.prepared import Prepared, wide
 from expcomp.environments.induction.slices import Slice, extended, slices
 from expcomp.environments.induction.terms import Call, Const, Term
 from expcomp.environments.induction.views import element_operands, first_two, record_views, view_operands, views
+from expcomp.io.wording import worded
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -130,7 +131,7 @@ def predict(world: World, p: Prepared, rows: pl.DataFrame) -> pl.DataFrame:
     typed = rows.lazy().select("t", "action_type")
     long = pl.concat([p.operands.lazy(), view_operands(p, rows, world.views).lazy()]).join(
         typed, on="t", how="inner", maintain_order="left"
-    ).collect()  # fmt: skip
+    ).collect(engine="in-memory")  # fmt: skip
     parts = dict(long.partition_by("action_type", as_dict=True, maintain_order=True).items())
     found = []
     mapping = any(m.mappings for m in world.actions.values())
@@ -150,7 +151,7 @@ def predict(world: World, p: Prepared, rows: pl.DataFrame) -> pl.DataFrame:
         .select(
             "t",
             route=pl.lit("memo"),
-            key=pl.format("{}|memo", "action_type"),
+            key=worded("{}|memo", "action_type"),
             answer="answer_right",
             failed="failed_right",
         )
@@ -162,7 +163,7 @@ def predict(world: World, p: Prepared, rows: pl.DataFrame) -> pl.DataFrame:
         .select(
             "t",
             route=pl.lit("memo"),
-            key=pl.format("{}|again", "action_type"),
+            key=worded("{}|again", "action_type"),
             answer="value",
             failed=pl.lit(None, dtype=pl.Boolean),
         )
@@ -174,11 +175,15 @@ def predict(world: World, p: Prepared, rows: pl.DataFrame) -> pl.DataFrame:
     modal = asked.join(
         world.modal.lazy(), left_on=["action_type", "wanted"], right_on=["action_type", "failed"],
         how="inner", maintain_order="left",
-    ).select("t", route=pl.lit("retrieval"), key=pl.format("{}|modal", "action_type"), answer="answer", failed="wanted")  # fmt: skip
+    ).select("t", route=pl.lit("retrieval"), key=worded("{}|modal", "action_type"), answer="answer", failed="wanted")  # fmt: skip
     near = nearest(world.near, p, asked).join(typed, on="t", how="inner", maintain_order="left").select(
-        "t", route=pl.lit("retrieval"), key=pl.format("{}|near", "action_type"), answer="answer", failed="failed"
+        "t", route=pl.lit("retrieval"), key=worded("{}|near", "action_type"), answer="answer", failed="failed"
     )  # fmt: skip
-    loose = pl.concat([memo, again, modal, near]).with_columns(case=pl.lit(None, dtype=pl.String)).collect()
+    loose = (
+        pl.concat([memo, again, modal, near])
+        .with_columns(case=pl.lit(None, dtype=pl.String))
+        .collect(engine="in-memory")
+    )
     return pl.concat([*([ruled] if ruled is not None else []), loose])
 
 
@@ -238,8 +243,7 @@ def states(world: World, p: Prepared, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _frame(model: ActionModel, rows: pl.DataFrame, long: pl.DataFrame) -> pl.DataFrame:
     reads = model.reads()
-    frame = wide(long.filter(pl.col("name").is_in(reads)), rows)
-    return frame.with_columns(pl.lit(None, dtype=pl.String).alias(n) for n in reads if n not in frame.columns)
+    return wide(long.filter(pl.col("name").is_in(reads)), rows, reads)
 
 
 def _route(term: Term | None) -> tuple[str, tuple[str, ...]]:
