@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from expcomp.io.digest import PREFIX
+from expcomp.io.hashing import Hashing, Written
 from expcomp.io.whole import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-    from typing import BinaryIO
 
     import polars as pl
     import pyarrow as pa
@@ -23,14 +21,6 @@ GROUP_BYTES = 48 << 20
 """A row group begins anew after about this many bytes; viewers refuse large ones."""
 
 LEVEL = 3
-
-
-class Written(NamedTuple):
-    """A file: its rows, its size and its digest."""
-
-    rows: int
-    bytes: int
-    sha256: str
 
 
 def write_shard(tables: Iterable[pa.Table], schema: pa.Schema, path: Path, *, chunked: bool = True) -> Written:
@@ -48,7 +38,7 @@ def write_shard(tables: Iterable[pa.Table], schema: pa.Schema, path: Path, *, ch
 
     rows = 0
     with whole(path) as beside, beside.open("wb") as raw:
-        handle = _Hashing(raw)
+        handle = Hashing(raw)
         with pq.ParquetWriter(
             handle,
             schema,
@@ -61,7 +51,7 @@ def write_shard(tables: Iterable[pa.Table], schema: pa.Schema, path: Path, *, ch
                 for part in _groups(table):
                     writer.write_table(part, row_group_size=part.num_rows)
                 rows += table.num_rows
-    return Written(rows, handle.size, PREFIX + handle.digest.hexdigest())
+    return Written(rows, handle.size, handle.sha256)
 
 
 class Lines:
@@ -70,7 +60,7 @@ class Lines:
     def __init__(self, path: Path) -> None:
         self._stack = ExitStack()
         self._path = path
-        self._handle: _Hashing | None = None
+        self._handle: Hashing | None = None
         self._rows = 0
 
     def write(self, series: pl.Series) -> None:
@@ -79,7 +69,7 @@ class Lines:
 
         if self._handle is None:
             beside = self._stack.enter_context(whole(self._path))
-            self._handle = _Hashing(self._stack.enter_context(beside.open("wb")))
+            self._handle = Hashing(self._stack.enter_context(beside.open("wb")))
         # In Arrow's older layout texts lie end to end: with their line ends they are the file.
         ended = (series + "\n").rechunk()
         data = ended.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()[2]
@@ -90,38 +80,13 @@ class Lines:
         """Finish the file."""
         self._stack.close()
         handle = self._handle
-        return None if handle is None else Written(self._rows, handle.size, PREFIX + handle.digest.hexdigest())
+        return None if handle is None else Written(self._rows, handle.size, handle.sha256)
 
     def __enter__(self) -> Lines:
         return self
 
     def __exit__(self, *failed: object) -> None:
         self._stack.__exit__(*failed)  # type: ignore[arg-type]
-
-
-class _Hashing:
-    """A file that is only written to, with its size and digest so far."""
-
-    closed = False
-
-    def __init__(self, raw: BinaryIO) -> None:
-        self.raw, self.size, self.digest = raw, 0, sha256()
-
-    def write(self, data: bytes | memoryview) -> int:
-        self.raw.write(data)
-        self.digest.update(data)
-        size = memoryview(data).nbytes
-        self.size += size
-        return size
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        self.raw.flush()
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def _groups(table: pa.Table) -> Iterator[pa.Table]:

@@ -12,6 +12,7 @@ import json
 import random
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -253,6 +254,10 @@ def create_table(
             )
         except (DeltaError, OSError) as error:
             if not is_table(uri, options):
+                if is_local(uri):
+                    with suppress(OSError):  # they hold something
+                        (Path(uri) / "_delta_log").rmdir()
+                        Path(uri).rmdir()
                 msg = f"{path} cannot be written: {first_line(error)}"
                 raise OutputError(msg) from error
     return open_table(path, options)

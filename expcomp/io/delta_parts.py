@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from expcomp.errors import OutputError
 from expcomp.io.delta_snapshot import bounds, is_local
+from expcomp.io.whole import disk_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,9 +42,11 @@ class Parts:
             held = frame.select(s.name for s in frame if s.null_count() < frame.height)  # what is absent is null
             try:
                 size = self._put(held, name)
-            except OSError as error:
+            except BaseException as error:
                 self.drop(parts)
-                msg = f"{self.uri} cannot be written: {error.strerror or error}; nothing was changed"
+                if (said := disk_error(error)) is None:
+                    raise
+                msg = f"{self.uri} cannot be written: {said}; nothing was changed"
                 raise OutputError(msg) from error
             parts.append(AddAction(name, size, {}, now(), not same, json.dumps(bounds(held, stats))))
         return parts
@@ -51,11 +54,15 @@ class Parts:
     def _put(self, frame: pl.DataFrame, name: str) -> int:
         if is_local(self.uri):
             path = Path(self.uri) / name
-            with path.open("xb") as handle:
-                frame.write_parquet(handle, compression="zstd", compression_level=_COMPRESSION_LEVEL)
-                handle.flush()
-                os.fsync(handle.fileno())
-                return handle.tell()
+            try:
+                with path.open("xb") as handle:
+                    frame.write_parquet(handle, compression="zstd", compression_level=_COMPRESSION_LEVEL)
+                    handle.flush()
+                    os.fsync(handle.fileno())
+                    return handle.tell()
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
         options = dict(self._options) if self._options else None
         frame.write_parquet(
             f"{self.uri}/{name}", compression="zstd", compression_level=_COMPRESSION_LEVEL, storage_options=options

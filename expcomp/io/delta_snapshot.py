@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NOTE = "expcomp"
 _STATS_BYTES = 256
 _MAGIC = b"PAR1"
+_COLOUR = re.compile(r"\x1b\[\d+m")
 _UNFIT = re.compile(
     r"[#?\\]|%[0-9A-Fa-f]{2}"
 )  # delta-rs takes it for a part of an address, and loses the table or its history
@@ -225,9 +226,10 @@ def load(uri: str, options: Mapping[str, str] | None, version: int | None) -> De
         msg = f"{uri} holds no table; create it first, or check the path"
         raise SourceError(msg) from error
     except (DeltaError, OSError, ValueError) as error:
+        if version is not None and (last := load(uri, options, None).version()) < version:
+            raise SourceError(f"{uri} has no version {version}; the last one is {last}") from error
         what = "cannot be read" if version is None else f"has no version {version} that can be read"
-        msg = f"{uri} {what}: {first_line(error)}"
-        raise SourceError(msg) from error
+        raise SourceError(f"{uri} {what}: {first_line(error)}") from error
 
 
 def _check_log(uri: str) -> None:
@@ -248,5 +250,7 @@ def is_local(uri: str) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error: delta-rs appends help for programmers."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    """The first line of an error, and the innermost cause that delta-rs draws below it; not its help for programmers."""
+    first, *more = _COLOUR.sub("", str(error)).splitlines() or [type(error).__name__]
+    causes = [line.strip().removeprefix("↳").strip() for line in more if line.strip().startswith("↳")]
+    return f"{first}: {causes[-1]}" if causes else first

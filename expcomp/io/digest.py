@@ -9,6 +9,7 @@ import polars as pl
 import polars_hash  # noqa: F401 - registers the namespace `chash`
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 PREFIX = "sha256:"
@@ -37,3 +38,11 @@ def xxh3_expr(text: str | pl.Expr) -> pl.Expr:
     value: Any = pl.col(text) if isinstance(text, str) else text
     expr: pl.Expr = value.nchash.xxh3_64()
     return expr
+
+
+def frames_digest(frames: Mapping[str, pl.DataFrame]) -> str:
+    """Hex digest of the names and rows of frames, to compare them with those of another run of the same version; "" of no rows."""
+    digest = hashlib.sha256()
+    for name in sorted(frames):
+        digest.update(f"{name}\n{frames[name].write_ndjson()}".encode())
+    return digest.hexdigest() if any(frame.height for frame in frames.values()) else ""

@@ -14,6 +14,7 @@ from pathlib import Path
 from expcomp.errors import OutputError
 from expcomp.io.canon import digest
 from expcomp.io.pinned_files import FileDigest, PinnedFileError, hash_file
+from expcomp.io.shared_lines import stands_at, whole_lines
 
 MAX_FILES = 100_000
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -51,6 +52,18 @@ def make_job_folder(root: Path, prefix: str) -> Path:
     return made
 
 
+def make_folder(path: Path) -> None:
+    """Make a new private folder in a job folder.
+
+    Raises:
+        OutputError: Something is there, or it cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o700)
+    except OSError as error:
+        raise OutputError(f"{path.name}: cannot be made ({error.strerror})") from error
+
+
 def copy_file(
     source: Path, target: Path, max_bytes: int, *, cancelled: Callable[[], bool] = lambda: False
 ) -> FileDigest:
@@ -71,7 +84,7 @@ def copy_tree(source: Path, target: Path, max_bytes: int, *, cancelled: Callable
         PinnedFileError: A file cannot be hashed, or is a link or no regular file.
         OutputError: A copy cannot be written.
     """
-    target.mkdir(mode=0o700)
+    make_folder(target)
     for name in tree_files(source):
         (target / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         copy_file(source / name, target / name, max_bytes, cancelled=cancelled)
@@ -212,7 +225,7 @@ class LineFile:
             raise OutputError(f"{path}: another process is at work in this job") from None
         except OSError as error:
             raise OutputError(f"{path}: cannot be opened ({error.strerror})") from error
-        self.data = _whole_lines(self._read())
+        self.data = whole_lines(self._read())
         os.ftruncate(self._handle, len(self.data))
 
     def append(self, line: bytes) -> None:
@@ -222,8 +235,13 @@ class LineFile:
             OutputError: It cannot be written, or somebody else wrote into the file.
         """
         self.verify()
-        _write(self._handle, line + b"\n")
-        os.fsync(self._handle)
+        try:
+            _write(self._handle, line + b"\n")
+            os.fsync(self._handle)
+        except (OSError, OutputError) as error:
+            os.ftruncate(self._handle, len(self.data))  # a part of a line is none
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise OutputError(f"{self.path.name}: {reason}") from error
         self.data += line + b"\n"
 
     def verify(self) -> None:
@@ -232,12 +250,7 @@ class LineFile:
         Raises:
             OutputError: Somebody else wrote into it, or put another one in its place.
         """
-        try:
-            there = self.path.stat(follow_symlinks=False)
-        except OSError:
-            there = None
-        held = os.fstat(self._handle)
-        if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino) or self._read() != self.data:
+        if not stands_at(self._handle, self.path) or self._read() != self.data:
             raise OutputError(f"{self.path.name}: was changed by somebody else")
 
     def close(self) -> None:
@@ -251,13 +264,9 @@ class LineFile:
 def read_lines(path: Path) -> bytes | None:
     """The whole lines of such a file; None when it cannot be read."""
     try:
-        return _whole_lines(path.read_bytes())
+        return whole_lines(path.read_bytes())
     except OSError:
         return None
-
-
-def _whole_lines(data: bytes) -> bytes:
-    return data[: data.rfind(b"\n") + 1]
 
 
 @contextlib.contextmanager

@@ -42,6 +42,11 @@ def memory_bytes(text: str) -> int:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def processes_within(memory: int | None, processes: int | None, need: Need) -> int | None:
     """Processes at once that stay within a budget: those wanted, by default the processors, or as many as fit.
 
@@ -55,4 +60,4 @@ def processes_within(memory: int | None, processes: int | None, need: Need) -> i
         least = -(-(need.base + need.worker) // 2**20)
         msg = f"memory of {memory / 2**20:.0f} MiB is less than one process needs here; give {least} MiB or more"
         raise UsageError(msg)
-    return min(processes or len(os.sched_getaffinity(0)), fit)
+    return min(processes or processors(), fit)

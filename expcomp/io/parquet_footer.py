@@ -113,13 +113,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 def signed(value: int) -> bytes:
     """A number as the compact protocol writes i16, i32 and i64: zigzag, seven bits a byte."""
-    rest = value << 1 if value >= 0 else ~(value << 1)
-    out = bytearray()
-    while rest > 127:
-        out.append(rest & 127 | 128)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    return _unsigned(value << 1 if value >= 0 else ~(value << 1))
 
 
 def moved_index(text: bytes, delta: int) -> bytes:
@@ -141,7 +135,7 @@ def moved_index(text: bytes, delta: int) -> bytes:
                     break
                 if inner == 1:
                     value, end = varint(text, at)
-                    out += [text[kept:at], signed((value >> 1 ^ -(value & 1)) + delta)]
+                    out += [text[kept:at], signed(_number(value) + delta)]
                     at = kept = end
                 else:
                     at = _skip(text, at, sort)
@@ -155,6 +149,11 @@ def footer_text(parts: Footer, groups: list[bytes], rows: int) -> bytes:
     head = bytes([count << 4 | _STRUCT]) if count < 15 else bytes([0xF0 | _STRUCT]) + _unsigned(count)
     # The two fields follow field 2 (schema): number of rows (3, i64), row groups (4, list).
     return b"".join([parts.head, b"\x16", signed(rows), b"\x19", head, *groups, parts.tail])
+
+
+def _number(value: int) -> int:
+    """A number of which `signed` wrote this unsigned one."""
+    return value >> 1 ^ -(value & 1)
 
 
 def _unsigned(value: int) -> bytes:
@@ -316,5 +315,5 @@ def _column_meta(data: bytes, at: int, begin: int, marks: list[Mark], spans: lis
 
 def _mark(data: bytes, at: int, begin: int, kind: int, marks: list[Mark]) -> int:
     value, end = varint(data, at)
-    marks.append(Mark(at - begin, end - begin, value >> 1 ^ -(value & 1), kind))
+    marks.append(Mark(at - begin, end - begin, _number(value), kind))
     return end

@@ -6,10 +6,11 @@ No Python library does this (https://github.com/apache/arrow/issues/42896), and 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from expcomp.io.digest import PREFIX
+import polars as pl
+
+from expcomp.io.hashing import Hashing, Written
 from expcomp.io.parquet_footer import (
     COLUMN_INDEX,
     COLUMN_INDEX_SIZE,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _BLOCK = 1 << 20
+_FEW = 2
+"""Stretches of a file that are read one by one."""
 
 
 class Span(NamedTuple):
@@ -42,30 +45,13 @@ class Span(NamedTuple):
     first: int
     last: int
 
-
-class Joined(NamedTuple):
-    """What was written: rows, bytes and `sha256:` digest of the file."""
-
-    rows: int
-    size: int
-    digest: str
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.path.stat().st_size
 
 
-class _Output:
-    """A file with the digest of what was written."""
-
-    def __init__(self, handle: BinaryIO) -> None:
-        self._handle = handle
-        self.digest = sha256()
-        self.at = 0
-
-    def write(self, data: bytes) -> None:
-        self._handle.write(data)
-        self.digest.update(data)
-        self.at += len(data)
-
-
-def join_row_groups(spans: Sequence[Span], out: Path) -> Joined:
+def join_row_groups(spans: Sequence[Span], out: Path) -> Written:
     """Write the row groups of the spans, end to end, as one file with the schema and the metadata of the first.
 
     The files must have been written with one schema by one writer. The bytes depend on the row groups only, not on the files they came
@@ -76,7 +62,7 @@ def join_row_groups(spans: Sequence[Span], out: Path) -> Joined:
     """
     with ExitStack() as stack:
         handle = stack.enter_context(stack.enter_context(whole(out)).open("wb"))
-        target = _Output(handle)
+        target = Hashing(handle)
         target.write(MAGIC)
         files = {path: stack.enter_context(path.open("rb")) for path in dict.fromkeys(span.path for span in spans)}
         footers = {path: read_footer(path) for path in files}
@@ -89,15 +75,33 @@ def join_row_groups(spans: Sequence[Span], out: Path) -> Joined:
                 msg = f"{span.path.name} has another schema or other metadata than {spans[0].path.name}"
                 raise ValueError(msg)
             for group in footer.groups[span.first : span.last]:
-                delta = target.at - group.start
+                delta = target.tell() - group.start
                 _copy(files[span.path], group, target)
                 moved.append((group, delta))
                 indexes.append(_indexes(files[span.path], group, delta))
         _write_footer(target, first, moved, indexes)
-        return Joined(sum(group.rows for group, _ in moved), target.at, PREFIX + target.digest.hexdigest())
+        return Written(sum(group.rows for group, _ in moved), target.size, target.sha256)
 
 
-def _copy(source: BinaryIO, group: RowGroup, target: _Output) -> None:
+def read_stretches(spans: Sequence[Span], stretches: Sequence[tuple[int, int]], held: Path) -> pl.DataFrame:
+    """Some rows of one file.
+
+    Args:
+        spans: Its row groups that hold them.
+        stretches: The same rows as first row in the file and number of rows.
+        held: A place for a file that is gone afterwards.
+    """
+    if len(stretches) <= _FEW:
+        scan = pl.scan_parquet(spans[0].path)
+        return pl.concat([scan.slice(first, rows) for first, rows in stretches]).collect()
+    # One scan with many slices would read the footer again for each of them.
+    join_row_groups(spans, held)
+    frame = pl.read_parquet(held)
+    held.unlink()
+    return frame
+
+
+def _copy(source: BinaryIO, group: RowGroup, target: Hashing) -> None:
     source.seek(group.start)
     left = group.end - group.start
     while left:
@@ -127,7 +131,7 @@ def _indexes(source: BinaryIO, group: RowGroup, delta: int) -> tuple[list[bytes]
 
 
 def _write_footer(
-    target: _Output,
+    target: Hashing,
     first: Footer,
     moved: Sequence[tuple[RowGroup, int]],
     indexes: Sequence[tuple[list[bytes], list[bytes]]],
@@ -138,7 +142,7 @@ def _write_footer(
     for which in (0, 1):
         for own in indexes:
             for text in own[which]:
-                places[which].append(target.at)
+                places[which].append(target.tell())
                 sizes[which].append(len(text))
                 target.write(text)
     take: dict[int, Callable[[], int]] = {

@@ -8,13 +8,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext, ForkServerContext, ForkServerProcess
+from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -23,6 +24,8 @@ from expcomp.io.engine import LOCAL, Engine
 
 PRELOAD = ("expcomp.compiler.shard", "expcomp.compiler.merge", "expcomp.sources.stream")
 """What the server imports once for all workers, unless the caller names other modules."""
+
+ONE_THREAD = {"POLARS_MAX_THREADS": "1"}
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -64,15 +67,17 @@ HERE = Workers(None)
 
 
 @contextmanager
-def workers(count: int, *, preload: Sequence[str] = PRELOAD, engine: Engine = LOCAL) -> Iterator[Workers]:
+def workers(
+    count: int, *, preload: Sequence[str] = PRELOAD, engine: Engine = LOCAL, seen: Iterable[Path] = ()
+) -> Iterator[Workers]:
     """A pool of `count` processes; one means this process. `preload` counts when no pool came before in this process.
 
-    An engine on other machines brings its own workers, and says how many.
+    An engine on other machines brings its own workers, says how many, and looks whether each machine sees the paths in `seen`.
     """
     if engine.remote:
         from expcomp.io.engine_ray import ray_workers
 
-        with ray_workers(engine) as pool:
+        with ray_workers(engine, seen) as pool:
             yield pool
         return
     if count <= 1:
@@ -131,16 +136,23 @@ def _context(preload: Sequence[str]) -> BaseContext:
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Processes started inside run Polars on one thread each, and leave Ctrl-C to the caller from their first moment."""
-    before = os.environ.get("POLARS_MAX_THREADS")
-    os.environ["POLARS_MAX_THREADS"] = "1"
+    with environment(ONE_THREAD), _later():
+        yield
+
+
+@contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Variables of this process, and of those started inside, as they were before when the block ends."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
-        with _later():
-            yield
+        yield
     finally:
-        if before is None:
-            del os.environ["POLARS_MAX_THREADS"]
-        else:
-            os.environ["POLARS_MAX_THREADS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

@@ -14,11 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from expcomp.errors import OutputError
-from expcomp.io.whole import sweep
+from expcomp.io.addresses import no_address
+from expcomp.io.shared_lines import stands_at
+from expcomp.io.whole import disk_error, sweep
 
 _AT_FDCWD = -100
 _EXCHANGE = 2
 _LOCK = ".lock"
+_ASIDE = "-old"
 _MANY = 512
 """Files from which on one `sync` of the system costs less than one `fsync` for each of them."""
 
@@ -39,34 +42,65 @@ def publish(out: Path, *, force: bool = False) -> Iterator[Path]:
     if not name or name in (".", ".."):
         msg = f"{out} is no name for an output folder"
         raise OutputError(msg)
-    _refuse(out, force=force)
+    refuse(out, force=force)
     parent = out.absolute().parent
+    with beside(out) as staging:
+        try:
+            staging.mkdir()
+            yield staging
+            sweep(staging)
+            _sync(staging)
+            refuse(out, force=force)
+            _put(staging, out)
+            sync_folder(parent)
+        except Exception as error:
+            if (said := disk_error(error)) is None:
+                raise
+            msg = f"{out} cannot be written: {said}; nothing was published"
+            raise OutputError(msg) from error
+
+
+@contextmanager
+def beside(out: Path) -> Iterator[Path]:
+    """A name beside `out` for what is to take its place; whatever stands there is gone when the block ends, however it ends.
+
+    What runs that were killed left under such names is removed first.
+
+    Raises:
+        OutputError: The folder of `out` cannot be written.
+    """
+    name, parent = out.absolute().name, out.absolute().parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
         _sweep(parent, name)
-        staging = parent / f".{name}.expcomp-{secrets.token_hex(6)}"
-        # The lock tells a folder in use from one that a killed run left behind; it goes with the process.
-        lock = os.open(f"{staging}{_LOCK}", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        staging.mkdir()
+        staging, lock = _locked(parent, name)
     except OSError as error:
         msg = f"cannot write in {parent}: {error.strerror}; choose another --out or free the disk"
         raise OutputError(msg) from error
     try:
-        try:
-            yield staging
-            sweep(staging)
-            _sync(staging)
-            _refuse(out, force=force)
-            _put(staging, out)
-            _sync_folder(parent)
-        except OSError as error:
-            msg = f"{out} cannot be written: {error.strerror or error}; nothing was published"
-            raise OutputError(msg) from error
+        yield staging
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        _remove(staging)
         Path(f"{staging}{_LOCK}").unlink(missing_ok=True)
         os.close(lock)
+
+
+def _locked(parent: Path, name: str) -> tuple[Path, int]:
+    """A new name, and its lock: that tells what is in use from what a killed run left behind; it goes with the process."""
+    while True:
+        staging = parent / f".{name}.expcomp-{secrets.token_hex(6)}"
+        lock = os.open(f"{staging}{_LOCK}", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stands_at(lock, Path(f"{staging}{_LOCK}")):
+            return staging, lock
+        os.close(lock)  # another run swept it before it was locked
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def link(source: Path, target: Path) -> None:
@@ -77,7 +111,14 @@ def link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _refuse(out: Path, *, force: bool) -> None:
+def refuse(out: Path, *, force: bool) -> None:
+    """Refuse what must not be replaced, or cannot be a folder; verbs with long work ahead ask before it.
+
+    Raises:
+        OutputError: With the reason.
+        UsageError: It is an address.
+    """
+    no_address(out, "outputs go to a folder of this machine, and from there with the tools of the store")
     if out.is_symlink():
         msg = f"{out} is a symbolic link; give the folder itself"
         raise OutputError(msg)
@@ -107,9 +148,11 @@ def _sweep(parent: Path, name: str) -> None:
         except OSError:
             continue  # another run is at work
         else:
-            for old in (staging, staging.with_name(staging.name + "-old")):
-                if old.is_dir() and not old.is_symlink():
-                    shutil.rmtree(old, ignore_errors=True)
+            aside = staging.with_name(staging.name + _ASIDE)
+            if aside.is_dir() and not (parent / name).exists():
+                aside.rename(parent / name)  # the run was killed between the two renames of `_put`
+            for old in (staging, aside):
+                _remove(old)
             lock.unlink(missing_ok=True)
         finally:
             os.close(handle)
@@ -126,10 +169,11 @@ def _sync(folder: Path) -> None:
                 os.fsync(handle)
             finally:
                 os.close(handle)
-        _sync_folder(Path(path))
+        sync_folder(Path(path))
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Bring the entries of a folder to disk."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -144,9 +188,13 @@ def _put(staging: Path, out: Path) -> None:
         return
     if not _exchanged(staging, out):
         # A file system without exchange: for a moment there is none, never half of one.
-        aside = staging.with_name(staging.name + "-old")
+        aside = staging.with_name(staging.name + _ASIDE)
         out.rename(aside)
-        staging.rename(out)
+        try:
+            staging.rename(out)
+        except OSError:
+            aside.rename(out)
+            raise
         shutil.rmtree(aside, ignore_errors=True)
 
 

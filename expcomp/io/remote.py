@@ -1,61 +1,55 @@
-"""Inputs at an address (`s3://`, `gs://`, `file://`, ... as fsspec knows them): fetched before they are read, file by file."""
+"""Inputs at an address (`s3://`, `gs://`, `https://`, ... as fsspec knows them): copied to a folder, from which they are read."""
 
 from __future__ import annotations
 
+import json
 import re
-import tempfile
+import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from expcomp.errors import ConfigError, SourceError, UsageError
+from expcomp.errors import OutputError, SourceError, UsageError
+from expcomp.io.addresses import is_address
+from expcomp.io.engine import LOCAL, Engine
+from expcomp.io.fetch import Remote, fetch_jobs, patiently, run_fetch, store_of, unreadable
+from expcomp.io.fetched import for_one_run, lasting
+from expcomp.io.memory import processors
+from expcomp.io.pool import workers
 from expcomp.io.progress import Progress
-from expcomp.io.whole import whole
 
-if TYPE_CHECKING:
-    from expcomp.io.pool import Workers
-
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-_CHUNK = 1 << 20
-_JOB_BYTES = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class FetchJob:
-    """Files to fetch: address and place of each."""
-
-    files: tuple[tuple[str, str], ...]
-
-
-def is_address(path: str | Path) -> bool:
-    """Whether a path is an address and no place on this machine."""
-    return isinstance(path, str) and _ADDRESS.match(path) is not None
+_TELLS = frozenset(
+    "etag md5hash crc32c contentmd5 digest generation versionid lastmodified modified updated mtime created".split()
+)
+"""What stores say of an object that changes with it, in their several spellings."""
 
 
 @contextmanager
 def local_paths(
     paths: Sequence[str | Path],
-    pool: Workers,
+    engine: Engine = LOCAL,
     *,
     beside: Path | None = None,
+    cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Iterator[list[str | Path]]:
     """The paths as they are; or, where they are addresses, a copy of what lies there that is gone when the block ends.
 
-    The copy keeps the names below bucket or host, so that ids are those of the same tree on disk.
+    The copy keeps the names below protocol and bucket or host, so that ids are those of the same tree on disk.
 
     Args:
         paths: Files and folders here, or addresses of files, folders or wildcards.
-        pool: Fetches.
+        engine: Where they are fetched; of Ray the connection lasts as long as the block.
         beside: The copy lies beside this output, on the same disk, which all workers see; None: with the temporary files.
+        cache: The copy lies in this folder and stays; the next load with it fetches what the store shows to have changed since.
         progress: Where progress is shown.
 
     Raises:
         UsageError: Places on this machine and addresses together.
         SourceError: Nothing lies there, it cannot be read, or a name would lead out of the copy.
         ConfigError: The file system at the address needs a package that is not installed.
+        OutputError: The disk has no room for the copy, or the cache holds something else, or is in use.
     """
     addresses = [str(p) for p in paths if is_address(p)]
     if not addresses:
@@ -64,101 +58,98 @@ def local_paths(
     if len(addresses) < len(paths):
         msg = "addresses and places on this machine cannot be read in one load: their names have no common root"
         raise UsageError(msg)
-    if beside is not None:
-        beside.absolute().parent.mkdir(parents=True, exist_ok=True)
-    name = "expcomp-" if beside is None else f".{beside.absolute().name}.inputs-"
-    with tempfile.TemporaryDirectory(prefix=name, dir=beside and beside.absolute().parent) as folder:
-        tops, jobs = [], []
-        for address in addresses:
-            top, files = _listed(address, Path(folder))
-            tops.append(top)
-            jobs += _jobs(files)
-        with (progress or Progress()).stage("fetch", len(jobs)) as tick:
+    connected = workers(1, engine=engine) if engine.remote else nullcontext()
+    with connected, for_one_run(beside) if cache is None else lasting(cache) as copies:
+        listed = [_listed(address) for address in addresses]
+        files = {file.place: file for _, own in listed for file in own}
+        for file in (f for _, own in listed for f in own if files[f.place].address != f.address):
+            msg = f"{file.address} and {files[file.place].address} would be one file; read them in two loads"
+            raise SourceError(msg)
+        wanted = copies.changed(list(files.values()))
+        _room(copies.folder, wanted)
+        by_store: dict[str, list[Remote]] = {}
+        for file in wanted:
+            by_store.setdefault(_protocol(file.address), []).append(file)
+        jobs = [job for own in by_store.values() for job in fetch_jobs(copies.folder, own)]
+        count = min(engine.workers or processors(), len(jobs))
+        with workers(count, engine=engine) as pool, (progress or Progress()).stage("fetch", len(jobs)) as tick:
             pool.map(run_fetch, jobs, tick)
-        yield list(dict.fromkeys(tops))
+        copies.keep(list(files.values()))
+        yield list(dict.fromkeys(copies.folder / top for top, _ in listed))
 
 
-def run_fetch(job: FetchJob) -> int:
-    """Copy files in pieces; returns the bytes."""
-    import fsspec
-
-    size = 0
-    for address, place in job.files:
-        target = Path(place)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with fsspec.open(address, "rb") as source, whole(target) as beside, beside.open("wb") as out:
-                while chunk := source.read(_CHUNK):
-                    size += out.write(chunk)
-        except Exception as error:
-            if isinstance(error, OSError) and error.filename == place:
-                raise
-            raise _unreadable(address, error) from error
-    return size
-
-
-def _listed(address: str, folder: Path) -> tuple[Path, list[tuple[str, str, int]]]:
-    """Where the copy of an address begins; address, place and size of each file."""
-    system, top = _opened(address)
+def _listed(address: str) -> tuple[PurePosixPath, list[Remote]]:
+    """Where the copy of an address begins, and the objects there in the order of their names."""
+    if "::" in address:
+        msg = f"{address}: an address inside another is not read; give that of the archive, which is read as it is"
+        raise UsageError(msg)
+    system, top = store_of(address)
+    # Of a page on the web `?` begins a query, and a slash at the end tells a listing from a file.
+    marks = "*" if top.startswith("http") else "*?["
+    wild = any(mark in top for mark in marks)
+    fixed = re.split(f"[{re.escape(marks)}]", top)[0].rpartition("/")[0] if wild else top.rstrip("/")
+    folder = wild or top.endswith("/")
     try:
-        found: dict[str, Any] = system.glob(top, detail=True) if _wild(top) else {}
-        roots = sorted(found) if _wild(top) else [top]
-        files = {n: i for root in roots for n, i in system.find(root, detail=True).items() if i.get("type") == "file"}
+        system.invalidate_cache()  # of a listing that this process had before
+        found = patiently(lambda: _objects(system, f"{fixed}/" if folder else fixed))
     except Exception as error:
-        raise _unreadable(address, error) from error
-    if not files:
+        raise unreadable(address, error) from error
+    if wild:
+        found = _matching(found, top)
+    if not found:
         msg = f"nothing to read at {address}"
         raise SourceError(msg)
-    out = []
-    for name in sorted(files):
-        place = folder / _safe(name, address)
-        out.append((system.unstrip_protocol(name), str(place), int(files[name].get("size") or 0)))
-    fixed = top.rstrip("/") if not _wild(top) else str(PurePosixPath(re.split(r"[*?\[]", top)[0] + "x").parent)
-    return folder / _safe(fixed, address), out
+    files = [_remote(system, name, found[name], address) for name in sorted(found)]
+    return _place(system.unstrip_protocol(fixed), address), files
 
 
-def _opened(address: str) -> tuple[Any, str]:
-    try:
-        import fsspec
-    except ImportError as error:
-        msg = f"{address}: addresses need the extra: pip install 'expcomp[remote]'"
-        raise ConfigError(msg) from error
-    try:
-        system, top = fsspec.core.url_to_fs(address)
-    except (
-        ImportError,
-        ValueError,
-    ) as error:  # fsspec says which package the protocol needs, or that there is no such protocol
-        msg = f"{address}: {error}"
-        raise ConfigError(msg) from error
-    return system, str(top)
+def _objects(system: Any, top: str) -> dict[str, dict[str, Any]]:
+    """What the store says of each object at or below a name. Its own wildcards are not used: they leave out what cannot be listed."""
+    if not top.endswith("/") and system.isfile(top):
+        return {top: system.info(top)}
+    found: dict[str, dict[str, Any]] = system.find(top, detail=True)
+    # Of a single object some stores find the name alone.
+    return {n: i or system.info(n) for n, i in found.items() if not i or i.get("type") == "file"}
 
 
-def _safe(name: str, address: str) -> PurePosixPath:
-    """A name below the copy; object stores take any text for a name."""
+def _matching(found: dict[str, dict[str, Any]], pattern: str) -> dict[str, dict[str, Any]]:
+    """Objects that match a pattern, or that lie below something that does."""
+    from fsspec.utils import glob_translate
+
+    rule = re.compile(glob_translate(pattern.rstrip("/")))
+    return {n: i for n, i in found.items() if any(map(rule.match, (n, *_above(n))))}
+
+
+def _above(name: str) -> list[str]:
+    return [name[:i] for i, mark in enumerate(name) if mark == "/"]
+
+
+def _remote(system: Any, name: str, info: dict[str, Any], address: str) -> Remote:
+    full = system.unstrip_protocol(name)
+    told = {k: str(v) for k, v in info.items() if v is not None and re.sub(r"[-_]", "", k.lower()) in _TELLS}
+    state = json.dumps(told | {"size": info.get("size")}, sort_keys=True) if told else ""
+    return Remote(full, str(_place(full, address)), info.get("size"), state)
+
+
+def _place(full: str, address: str) -> PurePosixPath:
+    """Place of an object in the copy; object stores take any text for a name."""
+    protocol, _, name = full.partition("://")
+    if protocol in ("http", "https"):
+        name = name.partition("?")[0]
     parts = name.strip("/").split("/")
     if not name.strip("/") or any(p in ("", ".", "..") or "\x00" in p or "\\" in p for p in parts):
         msg = f"{address}: the name {name!r} cannot be a path below a folder; not read"
         raise SourceError(msg)
-    return PurePosixPath(*parts)
+    return PurePosixPath(protocol, *parts)
 
 
-def _wild(name: str) -> bool:
-    return any(mark in name for mark in "*?[")
+def _protocol(address: str) -> str:
+    return address.partition("://")[0]
 
 
-def _jobs(files: Sequence[tuple[str, str, int]]) -> list[FetchJob]:
-    jobs: list[FetchJob] = []
-    current: list[tuple[str, str]] = []
-    size = 0
-    for address, place, own in files:
-        current.append((address, place))
-        size += own + (1 << 16)  # asking for a file costs as much as some of its bytes
-        if size >= _JOB_BYTES:
-            jobs.append(FetchJob(tuple(current)))
-            current, size = [], 0
-    return [*jobs, *([FetchJob(tuple(current))] if current else [])]
-
-
-def _unreadable(address: str, error: Exception) -> SourceError:
-    return SourceError(f"{address} cannot be read: {type(error).__name__}: {error}")
+def _room(folder: Path, files: Sequence[Remote]) -> None:
+    """Refuse before the first byte what does not fit on the disk."""
+    needed, free = sum(f.size or 0 for f in files), shutil.disk_usage(folder).free
+    if needed > free:
+        msg = f"{needed / 1e9:.1f} GB are to be fetched and {free / 1e9:.1f} GB are free in {folder.parent}; free the disk, or name less"
+        raise OutputError(msg)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,10 @@ import orjson
 import polars as pl
 
 from expcomp.errors import OutputError, SourceError, UsageError
-from expcomp.io.whole import whole
+from expcomp.io.parts import row_groups
+from expcomp.io.publish import beside, sync_folder
+from expcomp.io.sinks import write_parquet
+from expcomp.io.whole import disk_error, whole
 
 PORTION = 64 << 20
 """Bytes of rows that are looked at together."""
@@ -92,20 +94,19 @@ def cuts(path: Path) -> list[Cut]:
         SourceError: The file cannot be read.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     path = path.absolute()
     try:
         if path.suffix.lower() != ".parquet":
             end = path.stat().st_size
             return [Cut(path, start, min(PORTION, end - start)) for start in range(0, end, PORTION)]
-        meta = pq.read_metadata(path)
+        groups = row_groups(path)
     except (OSError, pa.ArrowException) as error:
         msg = f"{path} cannot be read: {error}"
         raise SourceError(msg) from error
-    size = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
-    step = max(1, min(100_000, PORTION * meta.num_rows // max(1, 4 * size)))  # encoded text is some four times smaller
-    return [Cut(path, start, min(step, meta.num_rows - start)) for start in range(0, meta.num_rows, step)]
+    height, size = sum(rows for rows, _ in groups), sum(own for _, own in groups)
+    step = max(1, min(100_000, PORTION * height // max(1, 4 * size)))  # encoded text is some four times smaller
+    return [Cut(path, start, min(step, height - start)) for start in range(0, height, step)]
 
 
 def read_cut(cut: Cut) -> Portion:
@@ -248,26 +249,43 @@ def _copy_lines(path: Path, out: Path, gone: pl.Series) -> int:
 
 @contextmanager
 def replacing(out: Path, *, force: bool) -> Iterator[Path]:
-    """A file beside `out` that takes its place when the block ends well, and is gone otherwise.
+    """A file in a folder beside `out` that takes its place when the block ends well, and is gone otherwise.
 
     Raises:
         OutputError: `out` exists and may not be replaced, or cannot be written.
     """
+    _check_free(out, force=force)
+    with beside(out) as folder:
+        try:
+            folder.mkdir()
+            file = folder / out.name
+            yield file
+            with file.open("rb") as handle:
+                os.fsync(handle.fileno())
+            _check_free(out, force=force)
+            file.replace(out)
+            sync_folder(out.absolute().parent)
+        except Exception as error:
+            if (said := disk_error(error)) is None:
+                raise
+            msg = f"{out} cannot be written: {said}"
+            raise OutputError(msg) from error
+
+
+def _check_free(out: Path, *, force: bool) -> None:
     if out.is_symlink() or out.is_dir() or (out.exists() and not force):
         msg = f"{out} exists; choose another name, or --force to replace a file"
         raise OutputError(msg)
-    beside = out.absolute().with_name(f".{out.name}.expcomp-{secrets.token_hex(6)}")
-    try:
-        out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        yield beside
-        with beside.open("rb") as handle:
-            os.fsync(handle.fileno())
-        beside.replace(out)
-    except OSError as error:
-        msg = f"{out} cannot be written: {error.strerror or error}"
-        raise OutputError(msg) from error
-    finally:
-        beside.unlink(missing_ok=True)
+
+
+def replace_parquet(frame: pl.DataFrame, out: Path, *, force: bool = False) -> None:
+    """Write a frame as one Parquet file, in one step.
+
+    Raises:
+        OutputError: `out` exists and may not be replaced, or cannot be written.
+    """
+    with replacing(out, force=force) as file:
+        write_parquet(frame, file, {})
 
 
 def check_out(path: Path, out: Path) -> None:

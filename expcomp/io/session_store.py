@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from expcomp.errors import RevisionConflictError, SessionError
+from expcomp.errors import OutputError, RevisionConflictError, SessionError
 
 _TABLES = (
     "CREATE TABLE about (one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER NOT NULL, state TEXT NOT NULL, meta TEXT NOT NULL)",
@@ -43,6 +43,17 @@ class SessionStore:
         except sqlite3.Error as error:
             raise SessionError(f"{self.path}: no session can be made here ({error})") from None
 
+    def begun(self) -> bool:
+        """Whether there is a session; a run that was killed while it made one leaves a file without.
+
+        Raises:
+            SessionError: The file is none of SQLite.
+        """
+        try:
+            return self._db.execute("SELECT 1 FROM sqlite_master").fetchone() is not None
+        except sqlite3.Error as error:
+            raise SessionError(f"{self.path}: is no session ({error})") from None
+
     def load(self) -> tuple[int, str, str]:
         """Revision, state and meta as they were committed last.
 
@@ -62,9 +73,10 @@ class SessionStore:
 
         Raises:
             RevisionConflictError: The revision is another by now; nothing was written.
+            OutputError: It cannot be written.
         """
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             now = int(self._db.execute("SELECT revision FROM about").fetchone()[0])
             if now != expected:
                 raise RevisionConflictError(
@@ -73,14 +85,24 @@ class SessionStore:
             self._db.execute("UPDATE about SET revision = ?, state = ?", (now + 1, state))
             self._db.execute("INSERT INTO audit (revision, record) VALUES (?, ?)", (now + 1, record))
             self._db.execute("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
+        except BaseException as error:
+            if self._db.in_transaction:  # a full disk has ended it already
+                self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise OutputError(f"{self.path or 'session'}: the step cannot be written ({error})") from None
             raise
         return now + 1
 
     def note(self, record: str) -> None:
-        """Add an audit record of a step that was refused; the state stays."""
-        self._db.execute("INSERT INTO audit (revision, record) VALUES (NULL, ?)", (record,))
+        """Add an audit record of a step that was refused; the state stays.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
+        try:
+            self._db.execute("INSERT INTO audit (revision, record) VALUES (NULL, ?)", (record,))
+        except sqlite3.Error as error:
+            raise OutputError(f"{self.path or 'session'}: what was refused cannot be written ({error})") from None
 
     def audit(self) -> list[str]:
         """Audit records, in order."""

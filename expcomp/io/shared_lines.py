@@ -71,15 +71,11 @@ class SharedLines:
         os.close(self._handle)
 
     def _new(self) -> list[bytes]:
-        held = os.fstat(self._handle)
-        try:
-            there = self.path.stat(follow_symlinks=False)
-        except OSError:
-            there = None
-        if there is None or (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino) or held.st_size < self._at:
+        size = os.fstat(self._handle).st_size
+        if not stands_at(self._handle, self.path) or size < self._at:
             raise OutputError(f"{self.path}: was replaced or cut by somebody else")
-        data = os.pread(self._handle, held.st_size - self._at, self._at)
-        whole = data[: data.rfind(b"\n") + 1]
+        data = os.pread(self._handle, size - self._at, self._at)
+        whole = whole_lines(data)
         if len(whole) < len(data):
             os.ftruncate(self._handle, self._at + len(whole))
         self._at += len(whole)
@@ -139,7 +135,22 @@ def read_whole_lines(path: Path) -> bytes:
         data = path.read_bytes()
     except OSError as error:
         raise SourceError(f"{path}: cannot be read ({error.strerror})") from error
+    return whole_lines(data)
+
+
+def whole_lines(data: bytes) -> bytes:
+    """The lines that end; what follows the last newline was cut off."""
     return data[: data.rfind(b"\n") + 1]
+
+
+def stands_at(handle: int, path: Path) -> bool:
+    """Whether an open file is still the one at its path."""
+    held = os.fstat(handle)
+    try:
+        there = path.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
 
 
 def _sign(path: Path, name: str) -> Path:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import polars as pl
 
 from expcomp.io.digest import PREFIX
+from expcomp.io.hashing import Hashing, Written
 from expcomp.io.whole import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 ROW_GROUP = 16_384
@@ -70,19 +71,6 @@ def lines_digest(path: Path) -> tuple[int, str]:
     return rows, PREFIX + digest.hexdigest()
 
 
-def join_lines(parts: Sequence[Path], out: Path) -> tuple[int, str]:
-    """Concatenate text files; returns the number of lines and the digest of the whole, taken while it is copied."""
-    rows, digest = 0, sha256()
-    with out.open("wb") as target:
-        for part in parts:
-            with part.open("rb") as source:
-                while chunk := source.read(1 << 20):
-                    rows += chunk.count(b"\n")
-                    digest.update(chunk)
-                    target.write(chunk)
-    return rows, PREFIX + digest.hexdigest()
-
-
 def write_parquet(frame: pl.DataFrame, out: Path, metadata: Mapping[str, str]) -> int:
     """Write a frame as Parquet: zstd, bounded row groups, contract in the key-value metadata; returns the number of rows."""
     frame.write_parquet(
@@ -93,6 +81,18 @@ def write_parquet(frame: pl.DataFrame, out: Path, metadata: Mapping[str, str]) -
         metadata=dict(metadata),
     )
     return frame.height
+
+
+def in_pieces(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same rows in chunks of a row group, each with no list items but its own.
+
+    The writer goes through all items of the chunk that a row group is cut from: one chunk costs row groups times items.
+    """
+    if frame.height <= ROW_GROUP or not any(isinstance(d, pl.List) for d in frame.dtypes):
+        return frame
+    starts = range(0, frame.height, ROW_GROUP)
+    pieces = (pl.int_range(start, min(start + ROW_GROUP, frame.height), dtype=pl.UInt32) for start in starts)
+    return pl.concat([frame.select(pl.all().gather(piece)) for piece in pieces], rechunk=False)
 
 
 def write_row_groups(frame: pl.DataFrame, out: Path, metadata: Mapping[str, str]) -> int:
@@ -127,16 +127,16 @@ def _lengths(expr: pl.Expr, dtype: Any) -> list[pl.Expr]:
     return []
 
 
-def join_ranges(ranges: Iterable[tuple[Path, int, int]], out: Path) -> tuple[int, int, str]:
-    """Ranges (file, first byte, bytes) of text files, end to end; lines, bytes and digest of the whole, taken while it is copied."""
-    rows, size, digest = 0, 0, sha256()
-    with whole(out) as beside, beside.open("wb") as target, ExitStack() as stack:
+def join_ranges(ranges: Iterable[tuple[Path, int, int]], out: Path) -> Written:
+    """Ranges (file, first byte, bytes) of text files, end to end; a line is a row. `out` may be one of the files."""
+    rows = 0
+    with whole(out) as beside, beside.open("wb") as raw, ExitStack() as stack:
+        target = Hashing(raw)
         files: dict[Path, BinaryIO] = {}
         for path, start, length in ranges:
             if path not in files:
                 files[path] = stack.enter_context(path.open("rb"))
             files[path].seek(start)
-            size += length
             left = length
             while left:
                 chunk = files[path].read(min(left, 1 << 20))
@@ -145,25 +145,32 @@ def join_ranges(ranges: Iterable[tuple[Path, int, int]], out: Path) -> tuple[int
                     raise OSError(msg)
                 left -= len(chunk)
                 rows += chunk.count(b"\n")
-                digest.update(chunk)
                 target.write(chunk)
-    return rows, size, PREFIX + digest.hexdigest()
+    return Written(rows, target.size, target.sha256)
 
 
-def join_parquet(parts: Sequence[Path], out: Path, metadata: Mapping[str, str]) -> int:
-    """Write IPC parts as one Parquet file, as `write_parquet` does; they are streamed, so memory does not grow with their number."""
-    scan = pl.scan_ipc(list(parts))
-    rows = int(scan.select(pl.len()).collect().item())
-    scan.sink_parquet(
-        out,
-        compression="zstd",
-        compression_level=COMPRESSION_LEVEL,
-        row_group_size=_row_group(rows, sum(p.stat().st_size for p in parts)),
-        metadata=dict(metadata),
-        maintain_order=True,
-        mkdir=False,
-    )
-    return rows
+def same_ranges(pairs: Iterable[tuple[Path, int, Path, int, int]]) -> bool:
+    """Whether ranges of files (file, first byte, the other file, its first byte, bytes) hold the same; stops at the first difference."""
+    with ExitStack() as stack:
+        files: dict[Path, BinaryIO] = {}
+        for path, start, other, place, length in pairs:
+            for one in (path, other):
+                if one not in files:
+                    files[one] = stack.enter_context(one.open("rb"))
+            files[path].seek(start)
+            files[other].seek(place)
+            left = length
+            while left:
+                size = min(left, 1 << 20)
+                if files[path].read(size) != files[other].read(size):
+                    return False
+                left -= size
+    return True
+
+
+def parquet_height(files: Path | list[Path]) -> int:
+    """Rows of Parquet files of one schema."""
+    return int(pl.scan_parquet(files).select(pl.len()).collect().item())
 
 
 def _row_group(rows: int, size: int) -> int:

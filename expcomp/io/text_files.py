@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from expcomp.errors import SourceError
+from expcomp.errors import OutputError, SourceError
+from expcomp.io.publish import beside, sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 
@@ -20,6 +21,24 @@ def write_texts(root: Path, files: Iterable[tuple[str, str]]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             made.add(path.parent)
         path.write_bytes(text.encode())
+
+
+def replace_texts(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts by name into a folder of the user, each file in one step, once all of them are on the disk.
+
+    Raises:
+        OutputError: They cannot be written.
+    """
+    with beside(folder / next(iter(files), "texts")) as staging:
+        try:
+            staging.mkdir()
+            write_texts(staging, files.items())
+            for name in files:
+                (staging / name).replace(folder / name)
+            sync_folder(folder)
+        except OSError as error:
+            msg = f"{folder} cannot be written: {error.strerror}"
+            raise OutputError(msg) from error
 
 
 def read_text_file(path: Path) -> str:

@@ -17,7 +17,7 @@ def meets(job: tuple[Path, int, int]) -> tuple[int, int, int]:
     """Waits for the others: they run side by side, or not at all."""
     folder, number, many = job
     (folder / f"came.{number}").touch()
-    for _ in range(3000):
+    for _ in range(12000):
         if len(list(folder.glob("came.*"))) == many:
             return number, os.getpid(), pl.thread_pool_size()
         time.sleep(0.01)
@@ -54,6 +54,20 @@ def refuses(job: int) -> int:
 
 def missing(job: str) -> int:
     return len(Path(job).read_bytes())
+
+
+def outlives(job: tuple[Path, int]) -> tuple[int, bytes]:
+    """Says on which machine it runs, and ends when one was taken away."""
+    import ray
+
+    folder, number = job
+    (folder / f"at.{ray.get_runtime_context().get_node_id()}.{number}").touch()
+    for _ in range(6000):
+        if (folder / "taken").exists():
+            return number, bytes([number]) * (3 << 20)
+        time.sleep(0.01)
+    msg = "no machine was taken away"
+    raise TimeoutError(msg)
 
 
 def large(job: int) -> bytes:

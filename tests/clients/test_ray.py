@@ -1,4 +1,4 @@
-"""The engine ray on a real Ray of two workers: what it makes is what the process pool makes, whatever happens to a worker."""
+"""The engine ray on a cluster of three nodes: what it makes is what the process pool makes, whatever happens to a worker or a node."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,27 +22,47 @@ from expcomp.datasets.build import write_datasets
 from expcomp.datasets.decontaminate.check import check_rows, held_out, write_clean
 from expcomp.datasets.options import Policy
 from expcomp.errors import InternalError, SourceError, UsageError
+from expcomp.io import engine_ray
 from expcomp.io.engine import LOCAL, Engine
 from expcomp.io.engine_ray import ray_workers
 from expcomp.io.pool import Workers, workers
+from expcomp.io.pool import environment as pool_environment
 from expcomp.io.whole import sweep
 from expcomp.sources.load import scan_traces
 from tests.clients import ray_jobs
 from tests.helpers import RUN_CLI, environment, package, published, tree
 
-RAY = Engine("ray", workers=2)
+if TYPE_CHECKING:
+    from ray.cluster_utils import Cluster
+
+RAY = Engine("ray", workers=3)
 TARGETS = ["trl-sft", "trl-dpo", "verl-rl"]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    """One Ray for all tests here: a connection that the caller has is used."""
-    with ray_workers(RAY):
-        yield
+def cluster() -> Iterator[Cluster]:
+    """One Ray for all tests here, of three nodes of one processor each: a connection that the caller has is used."""
+    from ray.cluster_utils import Cluster
+
+    # Quiet, on the loopback address alone (the second is Ray's name for that), and workers with as much of a busy machine as the tests.
+    names = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_worker_niceness": "0",
+    }
+    with pool_environment(names):
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        try:
+            for _ in range(2):
+                made.add_node(num_cpus=1)
+            with ray_workers(Engine("ray", made.address)):
+                yield made
+        finally:
+            made.shutdown()
 
 
 @pytest.fixture(scope="module")
-def pool(cluster: None) -> Iterator[Workers]:
+def pool(cluster: Cluster) -> Iterator[Workers]:
     with workers(1, engine=RAY) as made:
         yield made
 
@@ -78,14 +101,14 @@ def compiled(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_jobs_run_side_by_side_and_answer_in_order(pool: Workers, tmp_path: Path) -> None:
     heard: list[int] = []
-    found = pool.map(ray_jobs.meets, [(tmp_path, n, 2) for n in range(2)], heard.append)
-    assert [number for number, _, _ in found] == [0, 1]
-    assert len({pid for _, pid, _ in found}) == 2
+    found = pool.map(ray_jobs.meets, [(tmp_path, n, 3) for n in range(3)], heard.append)
+    assert [number for number, _, _ in found] == [0, 1, 2]
+    assert len({pid for _, pid, _ in found}) == 3
     assert {threads for _, _, threads in found} == {1}
-    assert heard == [1, 2]
+    assert heard == [1, 2, 3]
     assert pool.map(ray_jobs.large, range(4), heard.append) == [bytes([n]) * (3 << 20) for n in range(4)]
     assert pool.map(ray_jobs.large, [], heard.append) == []
-    assert pool.size == 2
+    assert pool.size == 3
 
 
 def test_a_lost_worker_loses_and_doubles_nothing(pool: Workers, tmp_path: Path) -> None:
@@ -110,6 +133,78 @@ def test_errors_of_jobs_are_those_of_a_local_run(pool: Workers) -> None:
     assert str(found.value) == "job 2 is bad"
     with pytest.raises(UsageError, match="does not find /not/there; with the engine ray"):
         pool.map(ray_jobs.missing, ["/not/there"], lambda n: None)
+
+
+@contextmanager
+def taking_a_node(cluster: Cluster, ready: Callable[[Any], bool]) -> Iterator[list[Any]]:
+    """While the block runs, a node goes at once with all on it, as soon as it is ready for that; afterwards there is another."""
+    victim, over, taken = sorted(cluster.worker_nodes, key=lambda n: str(n.node_id))[0], threading.Event(), list[Any]()
+
+    def take() -> None:
+        while not over.wait(0.01):
+            if ready(victim):
+                cluster.remove_node(victim, allow_graceful=False)
+                taken.append(victim)
+                return
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    try:
+        yield taken
+    finally:
+        over.set()
+        thread.join()
+        if taken:
+            cluster.add_node(num_cpus=1)
+
+
+def test_a_lost_node_loses_nothing(cluster: Cluster, pool: Workers, tmp_path: Path) -> None:
+    """Of jobs that ran there, and of results that lay there."""
+
+    def ready(node: Any) -> bool:
+        return any(tmp_path.glob(f"at.{node.node_id}.*"))
+
+    def take(node: Any) -> bool:
+        found = ready(node)
+        if found:
+            threading.Timer(1.0, (tmp_path / "taken").touch).start()
+        return found
+
+    with taking_a_node(cluster, take) as taken:
+        found = pool.map(ray_jobs.outlives, [(tmp_path, n) for n in range(9)], lambda n: None)
+    assert found == [(n, bytes([n]) * (3 << 20)) for n in range(9)]
+    (victim,) = taken
+    lost = {p.suffix for p in tmp_path.glob(f"at.{victim.node_id}.*")}
+    elsewhere = {p.suffix for p in tmp_path.glob("at.*") if victim.node_id not in p.name}
+    assert lost <= elsewhere
+
+
+def test_a_machine_that_does_not_see_a_folder_is_told(cluster: Cluster, tmp_path: Path) -> None:
+    """What the caller saw when the run started, and no worker does, stands for what is not shared; so does a folder of other names."""
+    folder = tmp_path / "out"
+    for own in ("a", "b"):
+        (folder / own).mkdir(parents=True)
+    with workers(1, engine=RAY, seen=[folder]) as pool:
+        (folder / "a").rmdir()
+        assert pool.map(ray_jobs.large, [1], lambda n: None)
+    with workers(1, engine=RAY, seen=[folder]) as pool:
+        (folder / "b").rename(folder / "c")
+        _refused(pool, folder)
+    with workers(1, engine=RAY, seen=[folder]) as pool:
+        shutil.rmtree(folder)
+        _refused(pool, folder)
+
+
+def test_a_machine_with_other_code_is_told(pool: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would make other files, and nobody would know which rows are whose."""
+    monkeypatch.setattr(engine_ray, "software", lambda: "expcomp 0")
+    with pytest.raises(UsageError, match=r"has expcomp .*, polars .* and the caller expcomp 0; install the same"):
+        pool.map(ray_jobs.refuses, range(20), lambda n: None)
+
+
+def _refused(pool: Workers, folder: Path) -> None:
+    with pytest.raises(UsageError, match=f"the machine .* does not see {folder}; .*mount the folder there"):
+        pool.map(ray_jobs.refuses, range(20), lambda n: None)
 
 
 def _read(source: Path, compiled: Path, out: Path, engine: Engine) -> dict[str, str]:
@@ -157,6 +252,36 @@ def test_outputs_are_those_of_the_local_run(
     local = verb(source, compiled, tmp_path / "local", LOCAL)
     assert verb(source, compiled, tmp_path / "ray", RAY) == local
     assert len(local) > 2
+
+
+def test_a_compile_that_loses_a_node_gives_the_same_files(
+    cluster: Cluster, source: Path, compiled: Path, tmp_path: Path
+) -> None:
+    """The node goes while it works; the run is one of the command line, which joins the cluster by its address."""
+    out = tmp_path / "out"
+    command = [
+        *RUN_CLI,
+        "compile",
+        source,
+        "--out",
+        out,
+        "--engine",
+        "ray",
+        "--ray-address",
+        cluster.address,
+        "--quiet",
+    ]
+    with taking_a_node(cluster, lambda node: bool(_busy(_raylet(node)))) as taken:
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, env=environment())
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert taken
+    assert _files(out) == _files(compiled)
+    assert not list(tmp_path.glob(".out*"))
+
+
+def _raylet(node: Any) -> int:
+    pid: int = node.all_processes["raylet"][0].process.pid
+    return pid
 
 
 def test_a_run_whose_worker_is_killed_gives_the_same_files(source: Path, compiled: Path, tmp_path: Path) -> None:

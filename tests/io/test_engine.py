@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import orjson
 import polars as pl
@@ -12,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from expcomp.errors import ConfigError, SourceError, UsageError
+from expcomp.errors import ConfigError, InternalError, SourceError, UsageError
 from expcomp.io import row_files
 from expcomp.io.engine import LOCAL, Engine, engine_of
 from expcomp.io.pool import HERE, workers
 from expcomp.io.row_files import Cut, cuts, read_cut
 from expcomp.io.whole import sweep, whole
-from tests.helpers import compile_cli
+from tests.helpers import compile_cli, environment
 
 
 def test_an_engine_goes_by_its_name() -> None:
@@ -41,6 +43,28 @@ def test_ray_without_its_extra_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ConfigError, match=r"pip install 'expcomp\[ray\]'"), workers(2, engine=Engine("ray")):
         pass
+
+
+def test_a_ray_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(*args: object, **more: object) -> None:
+        msg = "The current node timed out during startup."
+        raise Exception(msg)
+
+    ray = ModuleType("ray")
+    vars(ray).update(init=init, shutdown=lambda: None, is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.data", ModuleType("ray.data"))
+    with (
+        pytest.raises(InternalError, match=r"Ray did not start: .* timed out during startup; .*less busy"),
+        workers(2, engine=Engine("ray")),
+    ):
+        pass
+
+
+def test_what_a_worker_of_ray_imports_first_leaves_polars_for_later() -> None:
+    """It sets the number of its threads in between."""
+    code = "import sys, expcomp.io.engine_ray; sys.exit('polars' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0
 
 
 def test_the_command_line_refuses_an_unknown_engine(tmp_path: Path) -> None:

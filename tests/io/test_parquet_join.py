@@ -58,7 +58,7 @@ def test_all_readers_see_the_rows_of_the_parts(
     spans, out = written(frames, folder), folder / "out.parquet"
     joined = join_row_groups(spans, out)
     whole = pl.concat(frames)
-    assert (joined.rows, joined.size) == (whole.height, out.stat().st_size)
+    assert (joined.rows, joined.bytes) == (whole.height, out.stat().st_size)
     assert_frame_equal(pl.read_parquet(out), whole)
     assert_frame_equal(pl.scan_parquet(out).filter(pl.col("number") > 0).collect(), whole.filter(pl.col("number") > 0))
     assert pq.read_table(out)["text"].to_pylist() == whole["text"].to_list()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from expcomp.errors import OutputError
+from expcomp.errors import OutputError, SourceError
 from expcomp.io.publish import publish
+from expcomp.io.whole import disk_error
 
 
 def write(folder: Path, text: str) -> None:
@@ -108,6 +112,52 @@ def test_without_exchange_the_old_is_moved_aside(tmp_path: Path, monkeypatch: py
             write(staging, text)
     assert read(out) == "two"
     assert left_over(tmp_path) == []
+
+
+def test_a_run_that_was_killed_while_the_old_stood_aside_loses_nothing(tmp_path: Path) -> None:
+    out, staging = tmp_path / "out", tmp_path / ".out.expcomp-0a"
+    for folder, text in ((staging, "new"), (staging.with_name(staging.name + "-old"), "old")):
+        folder.mkdir()
+        write(folder, text)
+    staging.with_name(staging.name + ".lock").touch()
+    with pytest.raises(ValueError, match="stop"), publish(out, force=True):
+        raise ValueError("stop")
+    assert read(out) == "old"
+    assert left_over(tmp_path) == []
+
+
+def test_a_second_rename_that_fails_puts_the_old_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("expcomp.io.publish._exchanged", lambda *_: False)
+    out = tmp_path / "out"
+    with publish(out) as staging:
+        write(staging, "one")
+    rename = Path.rename
+    monkeypatch.setattr(
+        Path, "rename", lambda a, b: full() if ".expcomp-" in a.name and a.name[-4:] != "-old" else rename(a, b)
+    )
+    with pytest.raises(OutputError, match="cannot be written"), publish(out, force=True) as staging:
+        write(staging, "two")
+    assert read(out) == "one"
+    assert left_over(tmp_path) == []
+
+
+def full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (pl.exceptions.ComputeError("parquet: underlying IO error: No space left on device (os error 28)"), "No space left on device"),
+        (pl.exceptions.ComputeError("parquet: Invalid thrift: transport error"), "no space left, or the file too large"),
+        (pl.exceptions.ComputeError("cannot compare string with numeric type"), None),
+        (SourceError("a.json cannot be read: No such file (os error 2)"), None),
+        (sqlite3.OperationalError("no such table: x"), None),
+    ],
+)  # fmt: skip
+def test_what_the_disk_said_is_told_and_nothing_else_is_taken_for_it(error: Exception, said: str | None) -> None:
+    assert disk_error(error) == said
 
 
 RUN = """
