@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -31,7 +31,6 @@ class FamilyRows:
         accepted: Rows no gate objects to.
         rejected: The others, with all reasons.
         lines: JSON text of each accepted row.
-        rounds: Record of each round: rows in and out by reason, repairs applied.
         keys: Package and attempt of each candidate, in order.
         flags: Of each round the objections by reason, and the rows that were repaired (empty: none), by candidate.
     """
@@ -39,7 +38,6 @@ class FamilyRows:
     accepted: pl.DataFrame
     rejected: pl.DataFrame
     lines: pl.Series
-    rounds: list[dict[str, Any]] = field(default_factory=list)
     keys: pl.DataFrame = field(default_factory=pl.DataFrame)
     flags: list[tuple[Mapping[str, pl.Series], pl.Series]] = field(default_factory=list)
 
@@ -60,14 +58,14 @@ def assemble(row_family: RowFamily, context: Context, options: CompileOptions) -
     if family.dedupe:
         again = pl.int_range(pl.len()).over("package_id", "content_hash") > 0
         frame = frame.with_columns(_duplicate=pl.col("_duplicate").fill_null(value=False) | again)
-    frame, rounds, flags = _gated(frame, family, options)
+    frame, flags = _gated(frame, family, options)
     frame = frame.with_columns(quality=_quality(family))
     table = family.table
     ok = pl.col("accepted")
     accepted, rejected = frame.filter(ok), frame.filter(~ok)
     keys = frame.select("package_id", "attempt_id")
     columns = list(table.columns)
-    return FamilyRows(accepted.select(columns), rejected.select(columns), row_lines(accepted), rounds, keys, flags)
+    return FamilyRows(accepted.select(columns), rejected.select(columns), row_lines(accepted), keys, flags)
 
 
 def _cut(frame: pl.DataFrame, family: Family, options: CompileOptions) -> pl.DataFrame:
@@ -115,14 +113,13 @@ def _identified(frame: pl.DataFrame, family: Family) -> pl.DataFrame:
 
 def _gated(
     frame: pl.DataFrame, family: Family, options: CompileOptions
-) -> tuple[pl.DataFrame, list[dict[str, Any]], list[tuple[Mapping[str, pl.Series], pl.Series]]]:
+) -> tuple[pl.DataFrame, list[tuple[Mapping[str, pl.Series], pl.Series]]]:
     """Evaluate all gates; repair what can be repaired and evaluate again, until nothing changes."""
     counted = {"_cited": "_n_refs", "_found": "_n_there", "_n_hidden": "_n_hidden"}
     frame = frame.with_columns(pl.col(source).fill_null(0).alias(name) for name, source in counted.items())
     frame = frame.with_columns(_n_missing=pl.col("_cited") - pl.col("_found") - pl.col("_n_hidden"))
     gates = gate_exprs(family, options)
     left = _left_over(frame, options)
-    rounds: list[dict[str, Any]] = []
     marks: list[tuple[Mapping[str, pl.Series], pl.Series]] = []
     for number in range(1, options.max_rounds + 1):
         flags = frame.select(**gates)
@@ -130,8 +127,7 @@ def _gated(
         fixable = pl.Series([], dtype=pl.Boolean)
         if "unresolved_ref" in objecting and number < options.max_rounds:
             fixable = objecting["unresolved_ref"] & (frame["_found"] > 0)
-        repairs = int(fixable.sum())
-        rounds.append(_record(frame.height, objecting, number, repairs))
+        repairs = bool(fixable.any())
         marks.append((objecting, fixable if repairs else fixable.clear()))
         if not repairs:
             break
@@ -139,13 +135,8 @@ def _gated(
             _evidence_ids=pl.when(fixable).then("_evidence_ok").otherwise("_evidence_ids"),
             _n_missing=pl.when(fixable).then(0).otherwise("_n_missing"),
         )
-    return (
-        frame.with_columns(_verdict(objecting, frame.height)).with_columns(
-            pl.col("_evidence_ids").fill_null([]).alias("evidence_ids")
-        ),
-        rounds,
-        marks,
-    )
+    frame = frame.with_columns(_verdict(objecting, frame.height))
+    return frame.with_columns(pl.col("_evidence_ids").fill_null([]).alias("evidence_ids")), marks
 
 
 def _verdict(objecting: Mapping[str, pl.Series], height: int) -> list[pl.Series]:
@@ -171,19 +162,6 @@ def _left_over(frame: pl.DataFrame, options: CompileOptions) -> dict[str, pl.Ser
     found = changed.select(**text_gate_exprs(options))
     clean = pl.Series([False]).new_from_index(0, frame.height)
     return {name: clean.scatter(at, found[name]) for name in found.columns if found[name].any()}
-
-
-def _record(height: int, objecting: Mapping[str, pl.Series], number: int, repairs: int) -> dict[str, Any]:
-    rejected = int(pl.DataFrame(dict(objecting)).select(pl.any_horizontal(pl.all()).sum()).item()) if objecting else 0
-    return {
-        "round": number,
-        "rows": height,
-        "accepted": height - rejected,
-        "rejected": rejected,
-        "reasons": {name: int(flag.sum()) for name, flag in sorted(objecting.items())},
-        "repairs": {"drop_unresolved_ref": repairs} if repairs else {},
-        "judge": "rules",
-    }
 
 
 def _quality(family: Family) -> pl.Expr:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -17,7 +15,8 @@ from expcomp.compiler.assemble import lines_of
 from expcomp.compiler.changes import state_of, unchanged_cells
 from expcomp.compiler.files import table_rows, write_files
 from expcomp.compiler.gates import REASONS
-from expcomp.compiler.merge import PARTS
+from expcomp.compiler.layout import table_file
+from expcomp.compiler.old_rows import old_output
 from expcomp.compiler.owners import CELL, held_owners
 from expcomp.compiler.plan import DISCOVERY, LEAST_FOR_TWO, REST, cell_of, home
 from expcomp.compiler.previous import RUN, open_previous, run_key, seen_now, still_there, write_previous
@@ -26,13 +25,16 @@ from expcomp.compiler.running import Run, compile_units
 from expcomp.compiler.shard import ShardResult, fingerprints, laid_out, write_target
 from expcomp.config import CompileOptions
 from expcomp.errors import OutputError, UsageError
+from expcomp.io.addresses import is_address
 from expcomp.io.documents import write_json
 from expcomp.io.engine import engine_of
-from expcomp.io.memory import COMPILE, processes_within
-from expcomp.io.pool import Workers, workers
+from expcomp.io.memory import COMPILE, processes_within, processors
+from expcomp.io.pool import HERE, workers
 from expcomp.io.progress import Progress
 from expcomp.io.publish import publish
+from expcomp.io.remote import local_paths
 from expcomp.io.sinks import write_part
+from expcomp.io.staging import PARTS, scratch
 from expcomp.rows.registry import ROW_FAMILIES
 from expcomp.sources._contract import Found, ReadOptions
 from expcomp.sources.load import discovery_frame, find
@@ -65,13 +67,14 @@ def compile_paths(
     memory: int | None = None,
     progress: Progress | None = None,
     engine: Engine | str | None = None,
+    cache: PathLike | None = None,
 ) -> dict[str, Any]:
     """Compile files and folders into `out` and return the report.
 
     The output is written beside `out` and renamed when it is complete; the inputs are only read.
 
     Args:
-        paths: Packages, run folders, trace files, job folders; formats are recognised by content.
+        paths: Packages, run folders, trace files, job folders, or addresses of such; formats are recognised by content.
         out: Folder to publish. It must not exist, unless `force` or `update`.
         options: What the compile may be told.
         read: What the formats lack (tool schemas, system prompt, arm, ...).
@@ -83,6 +86,7 @@ def compile_paths(
         memory: Bytes for all processes together: how many run at once.
         progress: Where progress is shown.
         engine: Where the work is done: `local`, `ray`, or an `Engine`; the files are the same.
+        cache: Folder in which copies of addresses stay, so that the next run fetches only what changed, and `update` compiles only that.
 
     Raises:
         SourceError: Nothing to read.
@@ -92,38 +96,39 @@ def compile_paths(
     started, clock = datetime.now(UTC), time.perf_counter()
     options, read, progress = options or CompileOptions(), read or ReadOptions(), progress or Progress()
     target = Path(out)
-    _apart(paths, target)
+    _apart([*paths, *([] if cache is None else [cache])], target)
     processes = processes_within(memory, processes, COMPILE)
     where = engine_of(engine, processes)
-    cores = processes or len(os.sched_getaffinity(0))
-    with publish(target, force=force or update) as staging:
+    cores = processes or processors()
+    local = local_paths(paths, where, beside=target, cache=None if cache is None else Path(cache), progress=progress)
+    with publish(target, force=force or update) as staging, local as given:
         key = run_key(options, read, format)
         previous = open_previous(target, key) if update else None
-        found = find(paths, format=format)
+        found = find(given, format=format)
         large = sum(u.size for u in found.units) >= LEAST_FOR_TWO
         stages = {"discover": time.perf_counter() - clock}
-        with workers(cores if large else 1, engine=where) as pool:
+        places = [staging, *(u.path for u in found.units)]
+        with scratch(staging / PARTS) as parts, workers(cores if large else 1, engine=where, seen=places) as pool:
             kept = unchanged_cells(pool, found.units, previous)
             whole = {home(cell) for cell in kept}
             stages["changes"] = time.perf_counter() - clock
-            parts = staging / PARTS
-            parts.mkdir()
             changed = [u for u in found.units if cell_of(u) not in whole]
-            results, stats = compile_units(pool, changed, Run(options, read, parts, progress))
+            old = None if previous is None else old_output(previous)
+            results, stats = compile_units(pool, changed, Run(options, read, parts, progress, old))
+            unread, kept = len(kept), [*kept, *(cell for result in results for cell in result.same)]
             stages["rows"] = time.perf_counter() - clock
             state = state_of(results, stats, previous, kept)
             _tell_of_nothing(found, state["counts"])
             every = [*results, *_discovered(found, parts, len(results))]
-            written = write_files(pool, every, staging, progress, previous, kept)
+            written = write_files(pool, every, staging, progress, old, kept)
             stages["publish"] = time.perf_counter() - clock
-        shutil.rmtree(parts)
         counts = state["counts"]
         seen = counts.filter(pl.col("kind") == "attempts")["b"].to_list()
         packages = sorted({*(u.package_id for u in found.units), *seen})
         tables = table_rows(written.layout, without=DISCOVERY)
         report = build_report(counts, tables, packages, Counter(d["code"] for d in found.diagnostics))
         prints = dict(zip(*(state["cells"][c].to_list() for c in ("cell", "fingerprint")), strict=True))
-        frames = state | {"layout": written.layout.filter(_LASTING), "chunks": written.chunks}
+        frames = state | {"layout": written.layout, "chunks": written.chunks}
         files = sorted([*written.entries, write_previous(staging, frames)], key=lambda e: str(e["path"]))
         write_json(staging / "manifest.json", _manifest(options, read, format, prints, files))
         report["run"] = {
@@ -133,6 +138,7 @@ def compile_paths(
             "processes": pool.size,
             "shards": len(results),
             "cells": len(prints),
+            "cells_read": len(prints) - unread,
             "cells_compiled": len(prints) - len(kept),
         }
         seen_run = report["run"] | {RUN: seen_now(staging, key, files, state["cells"])}
@@ -141,9 +147,6 @@ def compile_paths(
             msg = f"{out} was replaced while it was updated; nothing was published, run again"
             raise OutputError(msg)
     return report
-
-
-_LASTING = pl.col("cell") != DISCOVERY
 
 
 def _tell_of_nothing(found: Found, counts: pl.DataFrame) -> None:
@@ -159,6 +162,8 @@ def _apart(paths: Sequence[PathLike], out: Path) -> None:
     """Refuse an output inside an input or around one: inputs are never written to."""
     target = out.absolute().resolve()
     for path in paths:
+        if is_address(path):
+            continue
         source = Path(path).absolute().resolve()
         if target == source or target.is_relative_to(source) or source.is_relative_to(target):
             msg = f"output {out} and input {path} lie inside each other; choose an output folder apart from the input"
@@ -170,7 +175,7 @@ def _discovered(found: Found, parts: Path, index: int) -> list[ShardResult]:
     frame = discovery_frame(found)
     if frame.is_empty():
         return []
-    target = "diagnostics.parquet"
+    target = table_file("diagnostics")
     write_part(frame, parts / "discovery")
     layout = laid_out(target, frame.with_columns(pl.lit(0, dtype=pl.UInt32).alias(CELL)), [DISCOVERY])
     return [ShardResult(index, layout=layout, parts={target: "discovery"})]
@@ -183,10 +188,8 @@ def write_compilation(compilation: Compilation, out: PathLike, *, force: bool = 
         OutputError: `out` exists or cannot be written.
     """
     with publish(Path(out), force=force) as staging:
-        parts = staging / PARTS
-        parts.mkdir()
         found = held_owners(compilation.tables)
-        tables = {f"tables/{n}.parquet" if n != "diagnostics" else f"{n}.parquet": compilation.tables[n] for n in CORE}
+        tables = {table_file(n): compilation.tables[n] for n in CORE}
         owned = {target: found.sorted(frame) for target, frame in tables.items()}
         for name in ROW_FAMILIES:
             accepted = found.sorted(compilation.rows[name])
@@ -194,12 +197,12 @@ def write_compilation(compilation: Compilation, out: PathLike, *, force: bool = 
             owned[f"rows/{name}.jsonl"] = accepted.select(CELL, line=lines_of(accepted.drop(CELL)))
             owned[f"rejected/{name}.parquet"] = found.sorted(compilation.rejected[name])
         result = ShardResult(0)
-        for target, frame in owned.items():
-            write_target(result, parts, target, frame, found.cells)
         named = {name: owned[f"tables/{name}.parquet"] for name in ("evidence", "attempts")}
         result.fingerprints = fingerprints(named, found.cells)
-        written = write_files(Workers(None), [result], staging, Progress())
-        shutil.rmtree(parts)
+        with scratch(staging / PARTS) as parts:
+            for target, frame in owned.items():
+                write_target(result, parts, target, frame, found.cells)
+            written = write_files(HERE, [result], staging, Progress())
         manifest = _manifest(compilation.options, ReadOptions(), None, result.fingerprints, written.entries)
         write_json(staging / "manifest.json", manifest)
         write_json(staging / "report.json", dict(compilation.report))

@@ -43,20 +43,24 @@ def state_of(
 
     Args:
         results: What was compiled now.
-        stats: What the file system said of their sources, before they were read, by home of the cell.
+        stats: What the file system said of sources that were read now, before they were, by home of the cell.
         previous: The earlier output.
         kept: Cells taken from there.
     """
     prints = {cell: digest for r in results for cell, digest in r.fingerprints.items()}
+    borrowed = {cell: digest for r in results for cell, digest in r.borrowed.items()}
     rows = {
         "cell": list(prints),
-        "stat": [stats.get(home(c), "") for c in prints],
         "fingerprint": list(prints.values()),
+        "borrowed": [borrowed.get(c, "") for c in prints],
+        "stat": [stats.get(home(c), "") for c in prints],
     }
     sources = [pl.DataFrame(rows, schema=CELLS)]
     counts = [pl.DataFrame(schema=COUNTS), *(r.counts for r in results)]
     if previous is not None:
         mine = pl.col("cell").is_in(list(kept))
-        sources.append(previous.cells.filter(mine))
+        known = previous.cells.filter(mine)
+        seen = [stats.get(home(cell), stat) for cell, stat in zip(known["cell"], known["stat"], strict=True)]
+        sources.append(known.with_columns(pl.Series("stat", seen, dtype=pl.String)))
         counts.append(previous.counts.filter(mine))
     return {"cells": pl.concat(sources).sort("cell"), "counts": pl.concat(counts)}

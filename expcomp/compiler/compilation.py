@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from expcomp.compiler.layout import table_file
 from expcomp.compiler.owners import CELL, Owners
 from expcomp.compiler.plan import REST
 from expcomp.compiler.report import build_report
 from expcomp.compiler.shard import compiled, redacted
 from expcomp.config import CompileOptions
-from expcomp.errors import SourceError
+from expcomp.errors import SourceError, UsageError
 from expcomp.io.documents import read_json
+from expcomp.io.nearest import nearest
 from expcomp.rows.registry import ROW_FAMILIES
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ class Rows:
 
     def __getitem__(self, family: str) -> pl.DataFrame:
         if family not in ROW_FAMILIES:
-            msg = f"there is no family '{family}'; known are {', '.join(ROW_FAMILIES)}"
+            msg = f"there is no family '{family}'; known are {', '.join(ROW_FAMILIES)}{nearest(family, ROW_FAMILIES)}"
             raise KeyError(msg)
         if family not in self._frames and self._folder is not None:
             self._frames[family] = pl.read_parquet(self._folder / f"{family}.parquet")
@@ -46,6 +48,12 @@ class Rows:
 
     def __len__(self) -> int:
         return len(ROW_FAMILIES)
+
+    def __repr__(self) -> str:
+        return f"Rows({', '.join(self)})"
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
 
 
 @dataclass(frozen=True)
@@ -112,9 +120,14 @@ def compile(ts: TraceSet, *, options: CompileOptions | None = None) -> Compilati
 
     Raises:
         TableError: A table of the TraceSet does not hold to its contract.
+        UsageError: It is no TraceSet.
     """
     from expcomp.tables import models
 
+    given: Any = ts
+    if not hasattr(given, "collect") or isinstance(given, pl.LazyFrame):
+        msg = f"compile takes a TraceSet, as read_traces gives it, not {type(given).__name__}; for paths there is compile_paths"
+        raise UsageError(msg)
     options = options or CompileOptions()
     frames = ts.collect()
     for name, frame in frames.items():
@@ -151,7 +164,7 @@ class _Tables(dict[str, pl.DataFrame]):
         self._root = root
 
     def __missing__(self, name: str) -> pl.DataFrame:
-        path = self._root / ("diagnostics.parquet" if name == "diagnostics" else f"tables/{name}.parquet")
+        path = self._root / table_file(name)
         if not path.is_file():
             raise KeyError(name)
         self[name] = pl.read_parquet(path)

@@ -27,6 +27,11 @@ _DIGITS = 4
 _REST = 1 << 40
 
 
+def table_file(name: str) -> str:
+    """The file of a table of the common model in an output."""
+    return f"{name}.parquet" if name == "diagnostics" else f"tables/{name}.parquet"
+
+
 def placed(layouts: Sequence[tuple[int, pl.DataFrame]]) -> pl.DataFrame:
     """Layouts of several sources together, cells in order, with the place of each cell's rows and bytes in its source.
 

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from expcomp.compiler.old_rows import same_values
 from expcomp.errors import InternalError
-from expcomp.io.digest import sha256_file
+from expcomp.io.hashing import Written, written
 from expcomp.io.parquet_join import Span, join_row_groups
-from expcomp.io.sinks import join_ranges, lines_digest, read_part, write_row_groups
+from expcomp.io.publish import link
+from expcomp.io.sinks import join_ranges, lines_digest, parquet_height, read_part, write_row_groups
+from expcomp.io.staging import PARTS, discard, move
 from expcomp.tables import models
 from expcomp.tables.digests import rules_digest, schema_digest
 from expcomp.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-FEW = 2
-"""Stretches of an old file that are read one by one."""
-
-Chunk = tuple[int, tuple[tuple[str, int, int], ...]]
-"""Number of a chunk, and where its rows are in order: part ("" for those of the old file), first row, rows."""
+    from expcomp.compiler.old_rows import OldRows
 
 
 @dataclass(frozen=True, slots=True)
-class OldRows:
-    """Rows of an old file: its row groups that hold them, and the same as stretches of rows (first row, rows)."""
+class Chunk:
+    """A chunk that is to be encoded.
 
-    spans: tuple[Span, ...]
-    stretches: tuple[tuple[int, int], ...]
+    Attributes:
+        number: Of the chunk.
+        pieces: Where its rows are in order: part ("" for those of the old file), first row, rows.
+        before: First row (among the old ones) and row groups of as many rows that it had before; they stay when the rows are equal.
+    """
+
+    number: int
+    pieces: tuple[tuple[str, int, int], ...]
+    before: tuple[int, Span] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,8 @@ class FinishJob:
         rows: Rows that it is to have.
         spans: Row groups, in order, of a Parquet file.
         ranges: File, first byte and bytes of the pieces of a text file, in order.
+        before: Row groups of the old file, in order.
+        entry: What the manifest said of it.
     """
 
     target: str
@@ -68,6 +76,35 @@ class FinishJob:
     rows: int
     spans: tuple[Span, ...] = ()
     ranges: tuple[tuple[Path, int, int], ...] = ()
+    before: tuple[Span, ...] = ()
+    entry: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileJob:
+    """A Parquet file that one worker encodes and puts together.
+
+    Attributes:
+        target: File in the output.
+        encode: What is to be encoded; None when nothing is.
+        ready: Row groups of the other chunks.
+        order: Numbers of all chunks.
+        finish: The file, with those of its row groups that are there.
+    """
+
+    target: str
+    encode: EncodeJob | None
+    ready: Mapping[int, Span]
+    order: tuple[int, ...]
+    finish: FinishJob
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A file that is there: what the manifest says of it, and the number of row groups of each chunk."""
+
+    entry: dict[str, Any]
+    groups: tuple[int, ...]
 
 
 def contract(table: str) -> dict[str, str]:
@@ -81,83 +118,82 @@ def encode(job: EncodeJob) -> list[tuple[int, Span]]:
     """Write each chunk as a file of its own; returns the row groups of each."""
     folder, table = Path(job.folder), Path(job.target).stem
     sources: dict[str, pl.DataFrame] = {}
-    for name in sorted({name for _, pieces in job.chunks for name, _, _ in pieces}):
+    for name in sorted({name for chunk in job.chunks for name, _, _ in chunk.pieces}):
         sources[name] = read_part(folder / name) if name or job.old is None else _old(job, job.old, folder)
     meta = contract(table)
-    return [(number, _encoded(job, folder, sources, number, pieces, meta)) for number, pieces in job.chunks]
+    return [(chunk.number, _encoded(job, folder, sources, chunk, meta)) for chunk in job.chunks]
 
 
 def _old(job: EncodeJob, old: OldRows, folder: Path) -> pl.DataFrame:
-    if len(old.stretches) <= FEW:
-        scan = pl.scan_parquet(old.spans[0].path)
-        return pl.concat([scan.slice(first, rows) for first, rows in old.stretches]).collect()
-    # One scan with many slices would read the footer again for each of them.
-    held = folder / f"{job.target.replace('/', '.')}.old.{job.chunks[0][0]}"
-    join_row_groups(old.spans, held)
-    frame = pl.read_parquet(held)
-    held.unlink()
-    return frame
+    return old.read(folder / f"{job.target.replace('/', '.')}.old.{job.chunks[0].number}")
 
 
 def _encoded(
     job: EncodeJob,
     folder: Path,
     sources: dict[str, pl.DataFrame],
-    number: int,
-    pieces: tuple[tuple[str, int, int], ...],
+    chunk: Chunk,
     meta: dict[str, str],
 ) -> Span:
-    path = folder / f"{job.target.replace('/', '.')}.chunk.{number}"
-    frame = pl.concat([sources[name].slice(first, rows) for name, first, rows in pieces])
+    path = folder / f"{job.target.replace('/', '.')}.chunk.{chunk.number}"
+    frame = pl.concat([sources[name].slice(first, rows) for name, first, rows in chunk.pieces])
+    if chunk.before is not None and same_values(frame, sources[""].slice(chunk.before[0], frame.height)):
+        return chunk.before[1]
     return Span(path, 0, write_row_groups(frame, path, meta))
 
 
-def finish(job: FinishJob) -> dict[str, Any]:
-    """Put a file together; returns what the manifest says of it.
+def make(job: EncodeJob | FileJob | FinishJob) -> list[tuple[int, Span]] | Done:
+    """Do one of the jobs of a publication."""
+    if isinstance(job, EncodeJob):
+        return encode(job)
+    if isinstance(job, FinishJob):
+        return finish(job)
+    spans = {**job.ready, **dict(encode(job.encode) if job.encode is not None else ())}
+    return finish(replace(job.finish, spans=tuple(spans[number] for number in job.order)))
+
+
+def finish(job: FinishJob) -> Done:
+    """Put a file together.
 
     Raises:
         InternalError: It has other rows than it should have; nothing is published then.
     """
     out = Path(job.out)
+    groups = tuple(span.last - span.first for span in job.spans)
+    if job.entry is not None and job.spans and job.spans == job.before:
+        if not out.exists():
+            link(job.spans[0].path, out)
+        return Done(job.entry, groups)
     entry: dict[str, Any] = {"path": job.target}
     if job.target.endswith(".jsonl"):
-        rows, size, digest = join_ranges(job.ranges, out) if not out.exists() else _there(out)
+        made = join_ranges(job.ranges, out) if not out.exists() else _there(out)
     else:
         table = models.table(Path(job.target).stem)
         entry |= {"schema_digest": schema_digest(table), "rules_digest": rules_digest(table)}
-        rows, size, digest = _parquet(job, out, table.empty()) if not out.exists() else _there(out)
-    if rows != job.rows:
-        msg = f"{job.target} has {rows} rows, of {job.rows}; nothing was published"
+        made = _parquet(job, out, table.empty()) if not out.exists() else _there(out)
+    if made.rows != job.rows:
+        msg = f"{job.target} has {made.rows} rows, of {job.rows}; nothing was published"
         raise InternalError(msg)
-    for path in _own(job):
-        path.unlink(missing_ok=True)
-    return entry | {"rows": rows, "bytes": size, "sha256": digest}
+    discard(_own(job))
+    return Done(entry | made._asdict(), groups)
 
 
-def _there(out: Path) -> tuple[int, int, str]:
+def _there(out: Path) -> Written:
     """What a worker put together that was lost before it could say so: files appear whole, and their parts are gone by then."""
-    size = out.stat().st_size
-    if out.suffix == ".jsonl":
-        rows, digest = lines_digest(out)
-        return rows, size, digest
-    return pl.scan_parquet(out).select(pl.len()).collect().item(), size, sha256_file(out)
+    return written(out, lines_digest(out)[0] if out.suffix == ".jsonl" else parquet_height(out))
 
 
-def _parquet(job: FinishJob, out: Path, empty: pl.DataFrame) -> tuple[int, int, str]:
+def _parquet(job: FinishJob, out: Path, empty: pl.DataFrame) -> Written:
     if len(job.spans) > 1:
         return join_row_groups(job.spans, out)
     if job.spans:
-        job.spans[0].path.rename(out)
+        move(job.spans[0].path, out)
     else:
         write_row_groups(empty, out, contract(Path(job.target).stem))
-    return job.rows, out.stat().st_size, sha256_file(out)
+    return written(out, job.rows)
 
 
 def _own(job: FinishJob) -> Iterator[Path]:
     """The files that were made for this one: not those of the old output."""
     parts = Path(job.out).parents[job.target.count("/")] / PARTS
     yield from {path for path in (*(s.path for s in job.spans), *(r[0] for r in job.ranges)) if path.parent == parts}
-
-
-PARTS = ".parts"
-"""Folder of the parts in a folder that is being made."""

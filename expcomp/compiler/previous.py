@@ -14,6 +14,7 @@ from expcomp.compiler.shard import LAYOUT
 from expcomp.errors import SourceError
 from expcomp.io.digest import sha256_file
 from expcomp.io.documents import read_json
+from expcomp.io.hashing import written
 from expcomp.io.state_file import code_digest, file_stamp, read_state, write_state
 from expcomp.version import __version__
 
@@ -29,8 +30,8 @@ STATE = "update.state"
 RUN = "update"
 """Key of `run` in report.json, beside the clocks: what the file system said, which is another thing in every run."""
 
-SOURCES = pl.Schema({"cell": pl.String(), "fingerprint": pl.String()})
-"""A digest of what was read of each cell."""
+SOURCES = pl.Schema({"cell": pl.String(), "fingerprint": pl.String(), "borrowed": pl.String()})
+"""Digests of what was read of each cell, and of the rows of others that were looked up for it ("" where there are none)."""
 
 CELLS = pl.Schema({**SOURCES, "stat": pl.String()})
 """With what the file system said of its sources."""
@@ -115,7 +116,7 @@ def write_previous(folder: Path, frames: Mapping[str, pl.DataFrame]) -> dict[str
     path = folder / STATE
     write_state(path, {n: frames[n].select(list(schema)).sort(list(schema)) for n, schema in _FRAMES.items()})
     rows = sum(frames[n].height for n in _FRAMES)
-    return {"path": STATE, "rows": rows, "bytes": path.stat().st_size, "sha256": sha256_file(path)}
+    return {"path": STATE} | written(path, rows)._asdict()
 
 
 def seen_now(folder: Path, key: str, files: Sequence[Mapping[str, Any]], cells: pl.DataFrame) -> dict[str, Any]:

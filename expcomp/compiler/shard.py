@@ -12,21 +12,25 @@ import polars as pl
 
 from expcomp.compiler.assemble import assemble
 from expcomp.compiler.counts import COUNTS, Tally
+from expcomp.compiler.layout import table_file
 from expcomp.compiler.merge import contract
 from expcomp.compiler.owners import CELL, Owners, owners, torn
 from expcomp.compiler.plan import REST, bucket_cell, cell_of, home
 from expcomp.compiler.stats import stat_cells
+from expcomp.compiler.unchanged import same_cells
 from expcomp.evidence.redact import redact_rows
+from expcomp.io.digest import frames_digest
 from expcomp.io.sinks import write_lines, write_part, write_row_groups
 from expcomp.rows.context import Context
 from expcomp.rows.registry import ROW_FAMILIES
-from expcomp.sources.load import read_units
+from expcomp.sources.load import read_units, uncollected
 from expcomp.sources.spread import gather
 from expcomp.tables import models
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from expcomp.compiler.unchanged import Earlier
     from expcomp.config import CompileOptions
     from expcomp.evidence.redact import Hits
     from expcomp.sources._contract import ReadOptions, Unit
@@ -38,7 +42,7 @@ LAYOUT = pl.Schema({"target": pl.String(), "cell": pl.String(), "rows": pl.Int64
 
 @dataclass(frozen=True, slots=True)
 class ShardJob:
-    """What a worker is handed: units of whole cells, or a bucket of rows that were read before."""
+    """What a worker is handed: units of whole cells, or a bucket of rows that were read before; and what was made of them earlier."""
 
     index: int
     units: tuple[Unit, ...]
@@ -46,6 +50,7 @@ class ShardJob:
     read: ReadOptions
     folder: str
     bucket: GatherJob | None = None
+    earlier: Earlier | None = None
 
 
 @dataclass(slots=True)
@@ -60,6 +65,8 @@ class ShardResult:
         encoded: Row groups of those parts that are Parquet already.
         stats: What the file system said of each cell before it was read, "" where that is not to be relied on.
         fingerprints: Digest of what was read of each cell.
+        borrowed: Digest of the rows of other cells that were looked up for a cell.
+        same: Cells of which nothing new is read: no rows were made of them.
     """
 
     index: int
@@ -69,6 +76,8 @@ class ShardResult:
     encoded: dict[str, int] = field(default_factory=dict)
     stats: dict[str, str] = field(default_factory=dict)
     fingerprints: dict[str, str] = field(default_factory=dict)
+    borrowed: dict[str, str] = field(default_factory=dict)
+    same: list[str] = field(default_factory=list)
 
 
 # Columns that are ids, digests or vocabulary of ours; everything else that is text may hold what people wrote.
@@ -98,20 +107,18 @@ def redacted(frames: Mapping[str, pl.DataFrame], *, pii: bool) -> tuple[dict[str
 
 def run_shard(job: ShardJob) -> ShardResult:
     """Compile the units of one shard into part files under the job's folder."""
-    # Parsed documents are many and hold no cycles: looking for some, again and again, costs a third of the time.
-    watched = gc.isenabled()
-    gc.disable()
     try:
-        return _run(job)
+        with uncollected():
+            return _run(job)
     finally:
-        if watched:
-            gc.enable()
         gc.collect()
 
 
 def _run(job: ShardJob) -> ShardResult:
     result = ShardResult(job.index, stats=stat_cells(job.units) if job.units else {})
-    done = list(_compiled(job.units, job))
+    done = list(_compiled(job.units, job, result))
+    if not done:
+        return result
     result.counts = pl.concat([made.tally.frame() for made in done])
     cells = sorted(cell for made in done for cell in made.owners.cells)
     for target in done[0].frames:
@@ -173,30 +180,45 @@ class Made:
     fingerprints: dict[str, str]
 
 
-def _compiled(units: Sequence[Unit], job: ShardJob) -> Iterable[Made]:
-    """The cells together, as far as they can be told apart; those that cannot, one by one."""
+def _compiled(units: Sequence[Unit], job: ShardJob, result: ShardResult) -> Iterable[Made]:
+    """The cells together, as far as they can be told apart; those that cannot, one by one; none of which nothing new is read."""
     if job.bucket is not None:
         got = gather(job.bucket)
         frames, hits = redacted(got.frames, pii=job.options.pii)
         borrowed, _ = redacted(got.borrowed, pii=job.options.pii)
-        yield compiled(frames, hits, Owners((bucket_cell(job.bucket.number),), {}), job.options, borrowed)
+        found = Owners((bucket_cell(job.bucket.number),), {})
+        result.borrowed = {found.cells[0]: frames_digest(borrowed)}
+        if job.earlier is None or job.earlier.borrowed == result.borrowed:
+            result.same = _same(frames, hits, found, job)
+        if not result.same:
+            yield compiled(frames, hits, found, job.options, borrowed)
         return
     frames, hits = redacted(_read(units, job), pii=job.options.pii)
-    if cell_of(units[0]) == REST:
-        yield compiled(frames, hits, Owners((REST,), {}), job.options)
-        return
-    found = owners(units, frames)
+    found = Owners((REST,), {}) if cell_of(units[0]) == REST else owners(units, frames)
     alone = torn(found, frames)
     if not alone:
-        yield compiled(frames, hits, found, job.options)
-        return
+        result.same = _same(frames, hits, found, job)
+        if not result.same:
+            yield compiled(frames, hits, found, job.options)
+            return
     del frames
-    groups = [[u for u in units if cell_of(u) not in alone]]
+    groups = [[u for u in units if cell_of(u) not in {*alone, *result.same}]]
     groups += [[u for u in units if cell_of(u) == cell] for cell in alone]
     for own in groups:
         if own:
             frames, hits = redacted(_read(own, job), pii=job.options.pii)
             yield compiled(frames, hits, owners(own, frames), job.options)
+
+
+def _same(
+    frames: Mapping[str, pl.DataFrame], hits: Mapping[str, list[Hits]], found: Owners, job: ShardJob
+) -> list[str]:
+    """Cells of which an earlier output holds what is read now."""
+    if job.earlier is None:
+        return []
+    tally, owned = told(frames, hits, found)
+    held = Path(job.folder) / f"earlier.{job.index:05d}"
+    return same_cells(job.earlier, found.cells, owned, fingerprints(owned, found.cells), tally.frame(), held)
 
 
 def _read(units: Sequence[Unit], job: ShardJob) -> dict[str, pl.DataFrame]:
@@ -216,14 +238,8 @@ def compiled(
     borrowed: Mapping[str, pl.DataFrame] | None = None,
 ) -> Made:
     """Rows of all families from redacted tables, counted by cell; `borrowed` rows of other cells are looked up only."""
-    tally = Tally(found.cells)
-    for name, own in hits.items():
-        if own:
-            tally.redactions(found.of(frames[name]), own)
-    owned = {name: found.sorted(frame) for name, frame in frames.items()}
-    tally.add("diagnostics", owned["diagnostics"], a=pl.col("code"))
-    tally.add("attempts", owned["attempts"], a=pl.col("source_format"), b=pl.col("package_id"))
-    out = {f"tables/{n}.parquet" if n != "diagnostics" else "diagnostics.parquet": f for n, f in owned.items()}
+    tally, owned = told(frames, hits, found)
+    out = {table_file(n): f for n, f in owned.items()}
     prints = fingerprints(owned, found.cells)
     joined = {name: frame.drop(CELL) for name, frame in owned.items()}
     context = Context(joined | {name: pl.concat([joined[name], rows]) for name, rows in (borrowed or {}).items()})
@@ -235,6 +251,20 @@ def compiled(
         out[f"rows/{name}.jsonl"] = accepted.select(CELL, line="_line")
         out[f"rejected/{name}.parquet"] = found.sorted(rows.rejected)
     return Made(found, tally, out, prints)
+
+
+def told(
+    frames: Mapping[str, pl.DataFrame], hits: Mapping[str, list[Hits]], found: Owners
+) -> tuple[Tally, dict[str, pl.DataFrame]]:
+    """What is counted of the tables themselves, and the tables in the order of cells."""
+    tally = Tally(found.cells)
+    for name, own in hits.items():
+        if own:
+            tally.redactions(found.of(frames[name]), own)
+    owned = {name: found.sorted(frame) for name, frame in frames.items()}
+    tally.add("diagnostics", owned["diagnostics"], a=pl.col("code"))
+    tally.add("attempts", owned["attempts"], a=pl.col("source_format"), b=pl.col("package_id"))
+    return tally, owned
 
 
 def check(table: str, frame: pl.DataFrame, how: str) -> None:

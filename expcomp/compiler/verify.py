@@ -16,7 +16,8 @@ from expcomp.errors import ExpcompError, SourceError
 from expcomp.io.digest import PREFIX, sha256_expr, sha256_file
 from expcomp.io.documents import read_json
 from expcomp.io.files import listing
-from expcomp.io.sinks import lines_digest
+from expcomp.io.parquet_check import read_checked
+from expcomp.io.sinks import lines_digest, parquet_height
 from expcomp.tables import models
 from expcomp.tables.digests import rules_digest, schema_digest
 from expcomp.tables.families import BY_NAME
@@ -51,7 +52,7 @@ def verify(folder: str | Path) -> Verification:
         SourceError: The folder has no readable manifest.
     """
     root = Path(folder)
-    manifest, report = _document(root, "manifest.json"), _document(root, "report.json")
+    manifest = _document(root, "manifest.json")
     found = Verification()
     try:
         listed = {str(e["path"]): e for e in manifest["files"]}
@@ -67,7 +68,10 @@ def verify(folder: str | Path) -> Verification:
     for name in sorted(set(listed) & there):
         _file(root, name, listed[name], found)
     counts = {f: _family(root, f, exclude, listed, found) for f in BY_NAME}
-    _books(report, counts, found)
+    try:
+        _books(_document(root, "report.json"), counts, found)
+    except SourceError as error:
+        found.problems.append(f"report.json: {error}")
     return found
 
 
@@ -95,7 +99,7 @@ def _file(root: Path, name: str, entry: dict[str, Any], found: Verification) -> 
         return
     try:
         table = models.table(Path(name).stem)
-        rows = pl.scan_parquet(path).select(pl.len()).collect().item()
+        rows = parquet_height(path)
     except (ExpcompError, KeyError, OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         found.problems.append(f"{name}: {_unread(error)}")
         return
@@ -120,7 +124,7 @@ def _family(
     for where, verdict in (("rows", "accepted"), ("rejected", "rejected")):
         path = root / where / f"{family}.parquet"
         try:
-            rows = pl.read_parquet(path)
+            rows = read_checked(path)
             models.check_schema(family, rows)
         except (Exception, pl.exceptions.PanicException) as error:
             found.problems.append(f"{where}/{family}.parquet: {_unread(error)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 
 import expcomp as xc
 from expcomp.compiler.assemble import FamilyRows, assemble
+from expcomp.compiler.counts import Tally
+from expcomp.compiler.owners import Owners
+from expcomp.compiler.plan import REST
+from expcomp.compiler.report import build_report
 from expcomp.config import CompileOptions
 from expcomp.rows.context import Context
 from expcomp.rows.family import RowFamily
@@ -39,15 +44,23 @@ def cited(*, refs: int, there: int, hidden: int = 0, max_rounds: int = 3) -> Fam
     return assemble(RowFamily(VARIANT, (), lambda _: frame), EMPTY, CompileOptions(max_rounds=max_rounds))
 
 
+def rounds_of(found: FamilyRows) -> list[dict[str, Any]]:
+    """The rounds of the one row, as the report has them."""
+    tally = Tally([REST])
+    tally.family(VARIANT.name, found, Owners((REST,), {}))
+    rounds: list[dict[str, Any]] = build_report(tally.frame(), {}, ["pkg_a"], Counter())["rounds"][VARIANT.name]
+    return rounds
+
+
 def counts(rounds: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
     return [(r["round"], r["accepted"], r["rejected"]) for r in rounds]
 
 
 def test_an_unresolved_ref_is_rejected_in_round_1_and_repaired_in_round_2() -> None:
-    found = cited(refs=3, there=2)
-    assert counts(found.rounds) == [(1, 0, 1), (2, 1, 0)]
-    assert [r["reasons"] for r in found.rounds] == [{"unresolved_ref": 1}, {}]
-    assert [r["repairs"] for r in found.rounds] == [{"drop_unresolved_ref": 1}, {}]
+    found = rounds_of(cited(refs=3, there=2))
+    assert counts(found) == [(1, 0, 1), (2, 1, 0)]
+    assert [r["reasons"] for r in found] == [{"unresolved_ref": 1}, {}]
+    assert [r["repairs"] for r in found] == [{"drop_unresolved_ref": 1}, {}]
 
 
 def test_the_repaired_row_keeps_the_refs_that_are_there() -> None:
@@ -56,34 +69,37 @@ def test_the_repaired_row_keeps_the_refs_that_are_there() -> None:
 
 def test_a_row_without_other_evidence_stays_rejected_in_one_round() -> None:
     found = cited(refs=2, there=0)
-    assert counts(found.rounds) == [(1, 0, 1)]
+    assert counts(rounds_of(found)) == [(1, 0, 1)]
     assert found.rejected["reject_reasons"].to_list() == [["unresolved_ref"]]
 
 
 def test_a_hidden_ref_is_never_repaired() -> None:
     found = cited(refs=2, there=1, hidden=1)
-    assert counts(found.rounds) == [(1, 0, 1)]
+    assert counts(rounds_of(found)) == [(1, 0, 1)]
     assert found.rejected["reject_reasons"].to_list() == [["hidden_evidence"]]
 
 
 def test_a_hidden_ref_stays_a_reason_when_another_ref_is_repaired() -> None:
     found = cited(refs=3, there=1, hidden=1)
-    assert [r["reasons"] for r in found.rounds] == [{"hidden_evidence": 1, "unresolved_ref": 1}, {"hidden_evidence": 1}]
+    assert [r["reasons"] for r in rounds_of(found)] == [
+        {"hidden_evidence": 1, "unresolved_ref": 1},
+        {"hidden_evidence": 1},
+    ]
     assert found.accepted.height == 0
 
 
 def test_one_round_repairs_nothing() -> None:
-    found = cited(refs=3, there=2, max_rounds=1)
-    assert counts(found.rounds) == [(1, 0, 1)]
-    assert found.rounds[0]["repairs"] == {}
+    found = rounds_of(cited(refs=3, there=2, max_rounds=1))
+    assert counts(found) == [(1, 0, 1)]
+    assert found[0]["repairs"] == {}
 
 
 def test_a_clean_row_takes_one_round() -> None:
-    assert counts(cited(refs=1, there=1).rounds) == [(1, 1, 0)]
+    assert counts(rounds_of(cited(refs=1, there=1))) == [(1, 1, 0)]
 
 
 def test_every_record_names_its_judge_and_adds_up() -> None:
-    for record in cited(refs=3, there=2).rounds:
+    for record in rounds_of(cited(refs=3, there=2)):
         assert record["judge"] == "rules"
         assert record["rows"] == record["accepted"] + record["rejected"]
 

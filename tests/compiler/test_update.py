@@ -35,6 +35,11 @@ def compiled_cells(out: Path) -> int:
     return int(report["run"]["cells_compiled"])
 
 
+def read_cells(out: Path) -> int:
+    report = json.loads((out / "report.json").read_text("utf-8"))
+    return int(report["run"]["cells_read"])
+
+
 class Place:
     """An input of some packages and a chat file, its output, and another place for full runs."""
 
@@ -62,6 +67,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for i in range(COUNT):
         package(root / "in", f"pkg_{i}", task_id=f"task_{i}", steps=STEPS[:3], loops=i == 1)
     put(root / "in/chats/a.jsonl", conversation("t", 1.0, "Twelve.") + conversation("t", 0.0, "Nine."))
+    # Diagnostics of the discovery, which belong to no cell, stand before those of the packages.
+    put(root / "in/stray.json", '{"a": 1}')
+    for i in range(COUNT):
+        (root / f"in/pkg_{i}/attempts/baseline/artifacts/report.md").write_bytes(b"\xff" * (i + 1))
     settle()
     xc.compile_paths([root / "in"], root / "out", processes=1)
     return root
@@ -88,9 +97,12 @@ def test_without_a_change_nothing_is_compiled_and_every_byte_stays(made: Path, t
     assert published(tmp_path / "copy") == before
 
 
-def test_a_copy_of_the_input_is_compiled_again_and_gives_the_same(place: Place, made: Path) -> None:
-    assert place.update() == COUNT + 1
+def test_a_copy_of_the_input_is_read_again_and_not_compiled(place: Place, made: Path) -> None:
+    assert place.update() == 0
+    assert read_cells(place.out) == COUNT + 1
     assert published(place.out) == published(made / "out")
+    assert place.update() == 0
+    assert read_cells(place.out) == 0
 
 
 def changed_text(place: Place) -> None:
@@ -162,13 +174,17 @@ def test_a_damaged_state_is_none(tmp_path: Path, text: bytes) -> None:
     assert read_state(tmp_path / STATE) is None
 
 
-def test_a_file_that_is_written_again_at_once_is_not_missed(tmp_path: Path) -> None:
+def test_a_file_that_is_written_again_at_once_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(tmp_path)
     package(place.source, steps=STEPS[:2])
-    xc.compile_paths([place.source], place.out, processes=1)
+    with monkeypatch.context() as slow:
+        slow.setattr("expcomp.io.stat_digest.FRESH_NS", 3600 * 10**9)  # however slow this machine is
+        xc.compile_paths([place.source], place.out, processes=1)
     # Written less than a moment before it was read: the next update does not take its word for it.
-    assert place.update() == 1
-    assert place.update() == 0
+    place.update()
+    assert read_cells(place.out) == 1
+    place.update()
+    assert read_cells(place.out) == 0
 
 
 def test_packages_whose_tasks_turn_out_to_be_one_do_not_depend_on_their_company(tmp_path: Path) -> None:
@@ -187,5 +203,32 @@ def test_packages_whose_tasks_turn_out_to_be_one_do_not_depend_on_their_company(
     assert attempts.filter(pl.col("package_id") != "pkg_c")["task_id"].n_unique() == 1
     before = published(place.out)
     os.utime(place.source / "pkg_b/task/task_intake_spec.json")
-    assert place.update() == 1
+    assert place.update() == 0
+    assert read_cells(place.out) == 1
     assert published(place.out) == before
+
+
+def test_of_spread_sources_only_buckets_of_changed_tasks_are_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path)
+    monkeypatch.setattr("expcomp.sources.spread.BUCKET_BYTES", 700)
+    monkeypatch.setattr("expcomp.sources.spread.MOST_BUCKETS", 2)
+    for i in range(12):
+        put(place.source / f"{i:02}.jsonl", conversation(f"task_{i}", i % 2, f"{i} gauges." * 10))
+    settle()
+    xc.compile_paths([place.source], place.out, processes=1)
+    buckets = compiled_cells(place.out)
+    assert buckets == 2
+    # Touched, then grown by an attempt at its own task, then renamed and another removed.
+    os.utime(place.source / "04.jsonl")
+    assert place.update() == 0
+    assert read_cells(place.out) == buckets
+    put(place.source / "04.jsonl", conversation("task_4", 1.0, "Four.") * 2)
+    assert 0 < place.update() < buckets
+    (place.source / "05.jsonl").rename(place.source / "99.jsonl")
+    (place.source / "07.jsonl").unlink()
+    put(place.source / "20.jsonl", conversation("task_1", 1.0, "A task of two files."))
+    place.update()
+    assert place.as_full_run()
+    assert verify(place.out).ok

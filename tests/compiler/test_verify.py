@@ -26,6 +26,8 @@ PUBLISHED = [
     *(f"rows/{n}.jsonl" for n in ROW_FAMILIES),
 ]
 
+UNREADABLE = [None, b"", b"{", b"[]", b"\xff\xfe"]
+
 
 @pytest.fixture
 def out(compiled: Path, tmp_path: Path) -> Path:
@@ -240,15 +242,27 @@ def test_a_forged_envelope_is_found(out: Path) -> None:
     assert not verify(out).ok
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "report.json"])
-@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b"\xff\xfe"])
-def test_an_unreadable_document_is_an_error_that_names_it(out: Path, name: str, content: bytes | None) -> None:
+def spoil(path: Path, content: bytes | None) -> None:
     if content is None:
-        (out / name).unlink()
+        path.unlink()
     else:
-        (out / name).write_bytes(content)
-    with pytest.raises(SourceError, match=name):
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("content", UNREADABLE)
+def test_an_unreadable_manifest_is_an_error_that_names_it(out: Path, content: bytes | None) -> None:
+    spoil(out / "manifest.json", content)
+    with pytest.raises(SourceError, match=r"manifest\.json"):
         verify(out)
+
+
+@pytest.mark.parametrize("content", UNREADABLE)
+def test_an_unreadable_report_is_a_finding_beside_those_of_the_files(out: Path, content: bytes | None) -> None:
+    spoil(out / "report.json", content)
+    (out / "diagnostics.parquet").unlink()
+    problems = verify(out).problems
+    assert any("report.json" in p for p in problems)
+    assert any("diagnostics.parquet" in p for p in problems)
 
 
 def test_a_folder_that_is_no_output_is_an_error(tmp_path: Path) -> None:
