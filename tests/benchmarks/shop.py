@@ -45,12 +45,12 @@ def _turns(draw: random.Random, user: str) -> Iterator[tuple[str, dict[str, Any]
             yield "calculate", {"expression": f"{a} * 2"}, str(a * 2)
 
 
-def write_shop(path: Path, transitions: int, *, seed: int = 0) -> None:
-    """Write chats of an agent in the shop, one episode a line; a multiple of TURNS calls in all."""
+def write_shop(path: Path, transitions: int, *, seed: int = 0, first: int = 0) -> None:
+    """Write chats of an agent in the shop, one episode a line; a multiple of TURNS calls in all. Tasks are numbered from `first`."""
     draw = random.Random(seed)
     with path.open("w", encoding="utf-8") as file:
         for episode in range(transitions // TURNS):
-            user = f"u{episode // TRIALS:06d}"
+            user = f"u{first + episode // TRIALS:06d}"
             messages: list[dict[str, Any]] = [{"role": "user", "content": f"Please shop for {user}."}]
             for place, (action, arguments, answer) in enumerate(_turns(draw, user)):
                 call = {"name": action, "arguments": json.dumps(arguments)}

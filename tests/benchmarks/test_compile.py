@@ -1,86 +1,51 @@
-"""Ratios of a compile, all from one run on one machine: against an own floor loop, by stage, by size, and in memory. No time is asserted.
+"""A compile of packages beside its floor (open, hash and parse every file), by size and by processes, and updates. No time is asserted.
 
-Run with `pytest -m benchmark -s tests/benchmarks`. With EXPCOMP_TOOLS set to a folder that holds make_packages.py the input is made
-by it, else by the test helper. EXPCOMP_BENCH_PACKAGES and EXPCOMP_BENCH_STEPS set the size of the small input.
+Run with `python -m pytest tests/benchmarks/test_compile.py -m benchmark -s`. With EXPCOMP_TOOLS set to a folder that holds make_packages.py
+the input is made by it, else by the test helper. EXPCOMP_BENCH_PACKAGES and EXPCOMP_BENCH_STEPS set the size of the small input.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import orjson
 import pytest
 
 from expcomp.io.stat_digest import FRESH_NS
+from tests.benchmarks.cost import Cost, cost, growth, parsed, program
 from tests.benchmarks.page import Page
-from tests.helpers import environment, package
+from tests.benchmarks.sizes import size
+from tests.helpers import RUN_CLI, package
 
-PACKAGES = int(os.environ.get("EXPCOMP_BENCH_PACKAGES", "20"))
-STEPS = int(os.environ.get("EXPCOMP_BENCH_STEPS", "40"))
+PACKAGES, STEPS = size("PACKAGES"), size("STEPS")
+MORE = 10  # times as many in the large input
 TOOLS = os.environ.get("EXPCOMP_TOOLS")
-TIMES = 3
 
 pytestmark = pytest.mark.benchmark
 
-# A wrapper around the compile that says what it cost: wall clock, and the peak memory of itself and of its workers.
-WRAPPER = """
-import glob, json, os, sys, threading, time
-peaks = {}
-def peak(pid):
-    try:
-        with open(f"/proc/{pid}/status") as f:
-            return next((int(line.split()[1]) for line in f if line.startswith("VmHWM:")), 0)
-    except OSError:
-        return 0
-def family():
-    parents = {}
-    for path in glob.glob("/proc/[0-9]*/stat"):
-        try:
-            with open(path) as f:
-                parents[int(path.split("/")[2])] = int(f.read().rsplit(")", 1)[1].split()[1])
-        except OSError:
-            pass
-    own, size = {os.getpid()}, 0
-    while len(own) != size:
-        size = len(own)
-        own |= {p for p, above in parents.items() if above in own}
-    return own
-def watch():
-    while not done.is_set():
-        for pid in family():
-            peaks[pid] = max(peaks.get(pid, 0), peak(pid))
-        done.wait(0.1)
-done = threading.Event()
-thread = threading.Thread(target=watch)
-thread.start()
-start = time.perf_counter()
-import expcomp
-more = {sys.argv[4]: True}
-report = expcomp.compile_paths([sys.argv[1]], sys.argv[2], processes=int(sys.argv[3]) or None, **more)
-seconds = time.perf_counter() - start
-done.set()
-thread.join()
-peaks[os.getpid()] = peak(os.getpid())
-print(json.dumps({"seconds": seconds, "peak_kib": max(peaks.values()), "sum_kib": sum(peaks.values()), "report": report}))
+HASH = """
+import hashlib, os, sys
+for where, _, names in os.walk(sys.argv[1]):
+    for name in names:
+        with open(os.path.join(where, name), "rb") as handle:
+            hashlib.file_digest(handle, "sha256")
 """
 
 
-@dataclass(frozen=True)
-class Cost:
-    seconds: float
-    peak_mib: float
-    sum_mib: float
-    rows: int
-    stages: dict[str, float]
-    shards: int
+class Input(NamedTuple):
+    """Packages, and what their full compile cost."""
+
+    folder: Path
+    out: Path
+    files: int
+    mb: float
+    ours: Cost
 
 
 def made(folder: Path, count: int) -> Path:
@@ -98,132 +63,93 @@ def made(folder: Path, count: int) -> Path:
     return folder
 
 
-def floor(folder: Path) -> tuple[float, int, int]:
-    """The least that any reader does: walk, read, SHA-256, parse. Seconds, files, bytes."""
-    start, files, size = time.perf_counter(), 0, 0
-    for where, _, names in os.walk(folder):
-        for name in names:
-            with open(os.path.join(where, name), "rb") as handle:  # noqa: PTH118, PTH123 - the floor takes the quick way
-                data = handle.read()
-            hashlib.sha256(data).digest()
-            if name.endswith(".json"):
-                orjson.loads(data)
-            elif name.endswith(".jsonl"):
-                for line in data.splitlines():
-                    orjson.loads(line)
-            files, size = files + 1, size + len(data)
-    return time.perf_counter() - start, files, size
+def full(source: Path, out: Path, *more: str) -> Cost:
+    settle()
+    return cost(*RUN_CLI, "compile", source, "--out", out, "--quiet", *more)
 
 
-def cost(folder: Path, out: Path, processes: int = 0, *, how: str = "force", touch: Sequence[Path] = ()) -> Cost:
-    """The best of a few runs, each in a process of its own and, where files are named, after they were touched."""
-    best: Cost | None = None
-    for _ in range(TIMES):
-        for path in touch:
-            os.utime(path)
-        time.sleep(2 * FRESH_NS / 1e9)
-        done = subprocess.run(
-            [sys.executable, "-c", WRAPPER, folder, out, str(processes), how],
-            capture_output=True,
-            text=True,
-            check=True,
-            env=environment(),
-            timeout=1800,
-        )
-        said = json.loads(done.stdout)
-        run = said["report"]["run"]
-        now = Cost(
-            said["seconds"],
-            said["peak_kib"] / 1024,
-            said["sum_kib"] / 1024,
-            said["report"]["total"]["generated"],
-            run["seconds_until"],
-            run["shards"],
-        )
-        best = now if best is None or now.seconds < best.seconds else best
-    assert best is not None
-    return best
+def update(source: Path, out: Path, touch: Sequence[Path] = ()) -> Cost:
+    for path in touch:
+        os.utime(path)
+    settle()
+    return cost(*RUN_CLI, "compile", source, "--update", out, "--quiet")
+
+
+def settle() -> None:
+    """Files that are new are hashed again by the next update; these shall not be."""
+    time.sleep(2 * FRESH_NS / 1e9)
+
+
+def report(out: Path) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads((out / "report.json").read_text())
+    return said
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Cost, float, int, int]]:
-    folder = tmp_path_factory.mktemp("benchmark")
-    found = {}
-    for name, count in (("1x", PACKAGES), ("10x", 10 * PACKAGES)):
-        source = made(folder / name, count)
-        floor(source)
-        seconds, files, size = min(floor(source) for _ in range(TIMES))
-        found[name] = (cost(source, folder / f"out_{name}"), seconds, files, size)
-    found["10x, one process"] = (cost(folder / "10x", folder / "out_one", 1), *found["10x"][1:])
-    return found
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Input, Input]:
+    folder, found = tmp_path_factory.mktemp("benchmark"), []
+    for name, count in (("small", PACKAGES), ("large", MORE * PACKAGES)):
+        source, out = made(folder / name, count), folder / f"{name}-out"
+        sizes = [p.stat().st_size for p in source.rglob("*") if p.is_file()]
+        found.append(Input(source, out, len(sizes), sum(sizes) / 1e6, full(source, out)))
+    return found[0], found[1]
 
 
-def test_a_compile_against_the_floor(measured: dict[str, tuple[Cost, float, int, int]], page: Page) -> None:
-    print()
-    small, large = measured["1x"], measured["10x"]
-    growth = large[0].seconds / large[3] / (small[0].seconds / small[3])
-    c, seconds, files, size = large
-    said = f"{files:,} files, {size / 1e6:.0f} MB, all cores"
-    page.add("compile", said, c.seconds, floor=seconds, memory_mib=c.sum_mib, growth=growth)
-    for name, (c, seconds, files, size) in measured.items():
-        read = f"{files:,} files, {size / 1e6:.1f} MB, {c.rows:,} rows, {c.shards} shards"
-        print(f"{name:>17}: {read}: {c.seconds / seconds:.1f} x the floor of {seconds:.3f} s")
-        assert c.rows > 0
-
-
-def test_stages(measured: dict[str, tuple[Cost, float, int, int]]) -> None:
-    print()
-    for name, (c, *_) in measured.items():
-        ends = list(c.stages.items())
-        parts = {stage: end - before for (stage, end), before in zip(ends, [0.0, *(e for _, e in ends)], strict=False)}
-        print(f"{name:>17}: " + ", ".join(f"{stage} {100 * part / c.seconds:.0f} %" for stage, part in parts.items()))
-        assert sum(parts.values()) <= c.seconds
-
-
-def test_growth(measured: dict[str, tuple[Cost, float, int, int]], page: Page) -> None:
-    small, large = measured["1x"], measured["10x"]
-    print(
-        f"\ninput x {large[3] / small[3]:.1f}: floor x {large[1] / small[1]:.1f}, compile x {large[0].seconds / small[0].seconds:.1f}"
-    )
-    one = measured["10x, one process"][0]
-    page.add("compile", "the same, one process", one.seconds, peer=("all cores", large[0].seconds))
-    print(f"processes: one takes {one.seconds / large[0].seconds:.2f} x the time of all")
-    assert large[0].rows > 5 * small[0].rows
-
-
-def test_memory(measured: dict[str, tuple[Cost, float, int, int]]) -> None:
-    print()
-    for name, (c, *_, size) in measured.items():
-        print(
-            f"{name:>17}: largest process {c.peak_mib:.0f} MiB, all {c.sum_mib:.0f} MiB, {c.peak_mib * 2**20 / size:.1f} x the input"
-        )
-        assert c.peak_mib > 0
-
-
-def test_an_update(tmp_path: Path, page: Page) -> None:
-    source = made(tmp_path / "in", 10 * PACKAGES)
-    folders = sorted(p.parent for p in source.rglob("attempts") if p.is_dir())
-    every = len(folders)
-    one_percent = [
-        next(p for p in sorted(f.rglob("*.json"))) for f in folders[:: max(1, every // max(1, every // 100))]
-    ]
-    one_percent = one_percent[: max(1, every // 100)]
-    start = cost(made(tmp_path / "one", 1), tmp_path / "start")
-    full = cost(source, tmp_path / "out")
-    nothing = cost(source, tmp_path / "out", how="update")
-    update = cost(source, tmp_path / "out", how="update", touch=one_percent)
-    print()
-    for name, c in (("full", full), ("nothing changed", nothing), (f"{len(one_percent)} of {every} touched", update)):
-        share = (c.seconds - start.seconds) / full.seconds
-        print(
-            f"{name:>20}: {c.seconds:.2f} s, without the start-up of {start.seconds:.2f} s {100 * share:.1f} % of a full run"
-        )
+def test_a_compile_against_the_floor(inputs: tuple[Input, Input], page: Page, starts: Callable[[str], float]) -> None:
+    small, large = inputs
     page.add(
-        "compile --update",
-        f"{len(one_percent)} of {every} packages touched",
-        update.seconds,
-        peer=("full run", full.seconds),
+        "compile, packages",
+        f"{MORE * PACKAGES:,} packages, {large.files:,} files, {large.mb:.1f} MB",
+        large.ours.cpu,
+        unit="s CPU",
+        floor=parsed(large.folder),
+        memory_mib=large.ours.sum_mib,
+        growth=growth((small.files, small.ours.cpu), (large.files, large.ours.cpu), starts("compile")),
     )
-    page.add("compile --update", "nothing touched", nothing.seconds, peer=("full run", full.seconds))
-    page.add("compile", "one package: start-up", start.seconds)
-    assert (update.rows, nothing.rows) == (full.rows, full.rows)
+    rows = [report(i.out)["total"]["generated"] for i in inputs]
+    assert rows[1] > MORE / 2 * rows[0] > 0
+
+
+def test_processes(inputs: tuple[Input, Input], tmp_path: Path, page: Page) -> None:
+    large = inputs[1]
+    one = full(large.folder, tmp_path / "one", "--workers", "1")
+    what = f"the same, {os.cpu_count()} processes"
+    page.add("compile, packages", what, large.ours.seconds, peer=("one process", one.seconds))
+    assert report(tmp_path / "one")["total"] == report(large.out)["total"]
+
+
+def test_verify(inputs: tuple[Input, Input], page: Page, starts: Callable[[str], float]) -> None:
+    small, large = (cost(*RUN_CLI, "verify", i.out) for i in inputs)
+    rows = [report(i.out)["total"]["generated"] for i in inputs]
+    page.add(
+        "verify",
+        f"compile of {MORE * PACKAGES:,} packages, {rows[1]:,} rows",
+        large.cpu,
+        unit="s CPU",
+        floor=("hash the files", program(HASH, inputs[1].out).cpu),
+        memory_mib=large.sum_mib,
+        growth=growth((rows[0], small.cpu), (rows[1], large.cpu), starts("verify")),
+    )
+
+
+def test_stages(inputs: tuple[Input, Input]) -> None:
+    run = report(inputs[1].out)["run"]
+    ends = list(run["seconds_until"].items())
+    parts = {stage: end - before for (stage, end), before in zip(ends, [0.0, *(e for _, e in ends)], strict=False)}
+    print(f"\n{run['shards']} shards: " + ", ".join(f"{stage} {part:.2f} s" for stage, part in parts.items()))
+    assert sum(parts.values()) <= inputs[1].ours.seconds
+
+
+def test_an_update(inputs: tuple[Input, Input], page: Page) -> None:
+    large = inputs[1]
+    folders = sorted(p.parent for p in large.folder.rglob("attempts") if p.is_dir())
+    touched = max(1, len(folders) // 100)
+    before = report(large.out)["total"]
+    nothing = update(large.folder, large.out)
+    one_percent = [min(f.rglob("*.json")) for f in folders[:: len(folders) // touched][:touched]]
+    some = update(large.folder, large.out, one_percent)
+    for what, of in ((f"{touched} of {len(folders)} packages touched", some), ("nothing touched", nothing)):
+        page.add(
+            "compile --update", what, of.cpu, unit="s CPU", peer=("full run", large.ours.cpu), memory_mib=of.sum_mib
+        )
+    assert report(large.out)["total"] == before

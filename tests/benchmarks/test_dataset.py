@@ -1,8 +1,8 @@
-"""A dataset of many attempts against Polars reading and writing the same rows, all in one run on one machine. No time is asserted.
+"""A dataset of many attempts beside tools that read and write the same rows; decontamination, near duplicates. No time is asserted.
 
-Run with `python -m pytest tests/benchmarks/test_dataset.py -m benchmark -s`. A compile of the reference traces (EXPCOMP_BENCH_COMPILE,
-else made of EXPCOMP_REFERENCE) is multiplied to EXPCOMP_BENCH_ATTEMPTS attempts with ids and texts of their own, in EXPCOMP_BENCH_FOLDER
-where one is named: a million attempts take some 50 GB there.
+Run with `python -m pytest tests/benchmarks/test_dataset.py -m benchmark -s`. A compile of the reference traces (EXPCOMP_BENCH_COMPILE, else
+made of EXPCOMP_REFERENCE, else of generated chats) is multiplied to EXPCOMP_BENCH_ATTEMPTS attempts with ids and texts of their own, in
+EXPCOMP_BENCH_FOLDER where one is named: a million attempts take some 50 GB there.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from __future__ import annotations
 import json
 import os
 import random
-import resource
 import shutil
-import subprocess
-import sys
-import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from expcomp.io.sinks import join_parquet, write_part
+from expcomp.io.sinks import write_part
 from expcomp.tables.family import CHAT
+from tests.benchmarks.cost import Cost, Spent, alone, best, cost, growth, peer, program, spent
 from tests.benchmarks.page import Page
-from tests.helpers import environment
+from tests.benchmarks.sizes import size
+from tests.benchmarks.test_scale import one_file
+from tests.helpers import RUN_CLI
 
-ATTEMPTS = int(os.environ.get("EXPCOMP_BENCH_ATTEMPTS", "20000"))
+ATTEMPTS, TEXTS = size("ATTEMPTS"), size("TEXTS")
+FEWER = 4  # times fewer attempts or texts, from which growth is counted
 TASKS, PLANTED = 5_000, 50
 TARGETS = ("trl-sft", "trl-dpo", "trl-grpo")
 FAMILIES = ("training_example", "preference_pair", "grpo_rollout_group")
@@ -35,57 +35,8 @@ _BLOCK = 32  # copies written at a time
 
 pytestmark = pytest.mark.benchmark
 
-# Runs a command and says what it cost, itself and all processes below it: seconds, CPU seconds, peak of the sum of PSS, of the largest.
-WATCH = """
-import glob, json, os, subprocess, sys, time
-TICK = os.sysconf("SC_CLK_TCK")
-def stat(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        fields = f.read().rsplit(")", 1)[1].split()
-    return int(fields[1]), (int(fields[11]) + int(fields[12])) / TICK
-def pss(pid):
-    with open(f"/proc/{pid}/smaps_rollup") as f:
-        return next(int(line.split()[1]) for line in f if line.startswith("Pss:"))
-cpu, total, largest = {}, 0, 0
-start = time.perf_counter()
-child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
-while child.poll() is None:
-    parents = {}
-    for path in glob.glob("/proc/[0-9]*"):
-        pid = int(path[6:])
-        try:
-            parents[pid], spent = stat(pid)
-        except (OSError, IndexError):
-            continue
-        cpu[pid] = spent
-    own, size = {child.pid}, 0
-    while len(own) != size:
-        size = len(own)
-        own |= {p for p, above in parents.items() if above in own}
-    family = globals().setdefault("family", set())
-    family |= own
-    held = []
-    for pid in own:
-        try:
-            held.append(pss(pid))
-        except (OSError, StopIteration):
-            pass
-    total, largest = max(total, sum(held)), max(largest, max(held, default=0))
-    time.sleep(0.25)
-print(json.dumps({"code": child.returncode, "seconds": time.perf_counter() - start, "cpu": sum(cpu[p] for p in family if p in cpu),
-                  "sum_mib": total / 1024, "largest_mib": largest / 1024}))
-"""
-# Reads the families and writes their rows as Parquet and as JSON lines.
+# The rows and columns that the dataset took, read and written as Parquet and as JSON lines.
 FLOOR = """
-import sys
-import polars as pl
-for name in sys.argv[3:]:
-    scan = pl.scan_parquet(f"{sys.argv[1]}/rows/{name}.parquet")
-    scan.sink_parquet(f"{sys.argv[2]}/{name}.parquet", compression="zstd", compression_level=3)
-    scan.sink_ndjson(f"{sys.argv[2]}/{name}.jsonl")
-"""
-# The same for the rows and columns that the dataset took of them.
-BARE = """
 import sys
 import polars as pl
 index = pl.scan_parquet(f"{sys.argv[3]}/row_index.parquet")
@@ -97,34 +48,75 @@ for name, config in zip(sys.argv[4:], ("sft", "dpo", "grpo"), strict=True):
     scan.sink_parquet(f"{sys.argv[2]}/{name}.parquet", compression="zstd", compression_level=3)
     scan.sink_ndjson(f"{sys.argv[2]}/{name}.jsonl")
 """
-
-
-@dataclass(frozen=True)
-class Cost:
-    seconds: float
-    cpu: float
-    sum_mib: float
-    largest_mib: float
-
-
-def cost(*command: str | Path) -> Cost:
-    done = subprocess.run(
-        [sys.executable, "-c", WATCH, *map(str, command)], capture_output=True, text=True, check=True, env=environment()
-    )
-    said = json.loads(done.stdout)
-    assert said.pop("code") == 0, done.stderr
-    return Cost(**said)
+# All rows of the families, read and written in the same two forms.
+POLARS = """
+import sys
+import polars as pl
+for name in sys.argv[3:]:
+    scan = pl.scan_parquet(f"{sys.argv[1]}/rows/{name}.parquet")
+    scan.sink_parquet(f"{sys.argv[2]}/{name}.parquet", compression="zstd", compression_level=3)
+    scan.sink_ndjson(f"{sys.argv[2]}/{name}.jsonl")
+"""
+DUCKDB = """
+import sys
+import duckdb
+for name in sys.argv[3:]:
+    rows = f"copy (from '{sys.argv[1]}/rows/{name}.parquet') to '{sys.argv[2]}/{name}"
+    duckdb.sql(rows + ".parquet' (format parquet, compression zstd, compression_level 3)")
+    duckdb.sql(rows + ".jsonl' (format json)")
+"""
+DATASETS = """
+import sys
+import datasets
+for name in sys.argv[3:]:
+    files = f"{sys.argv[1]}/rows/{name}.parquet"
+    rows = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=sys.argv[2] + "/cache")
+    rows.to_parquet(f"{sys.argv[2]}/{name}.parquet")
+    rows.to_json(f"{sys.argv[2]}/{name}.jsonl")
+"""
+# Every text of the rows, cut into words: what a check for held-out passages cannot do without.
+WORDS = """
+import sys
+import polars as pl
+for name in sys.argv[2:]:
+    scan = pl.scan_parquet(f"{sys.argv[1]}/rows/{name}.parquet")
+    chats = [c for c, t in scan.collect_schema().items() if t.is_nested() and c in ("messages", "prompt", "chosen", "rejected")]
+    for column in chats:
+        said = scan.select(pl.col(column).explode(empty_as_null=True).struct.field("content"))
+        print(said.select(pl.col("content").str.to_lowercase().str.extract_all(r"[\\p{L}\\p{N}]+").list.len().sum()).collect().item())
+"""
+# The common method: a row that shares 13 words in a row with a held-out task goes.
+NGRAMS = """
+import json, re, sys
+import polars as pl
+word, n = re.compile(r"\\w+"), 13
+held = set()
+for line in open(sys.argv[2]):
+    words = word.findall(json.loads(line)["prompt"].lower())
+    held.update(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+found = 0
+for name in sys.argv[3:]:
+    rows = pl.scan_parquet(f"{sys.argv[1]}/rows/{name}.parquet")
+    chats = [c for c, t in rows.collect_schema().items() if t.is_nested() and c in ("messages", "prompt", "chosen", "rejected")]
+    for batch in rows.select(chats).collect_batches(chunk_size=1000):
+        for row in batch.iter_rows():
+            words = word.findall(" ".join(m["content"] or "" for chat in row if chat for m in chat).lower())
+            found += any(tuple(words[i : i + n]) in held for i in range(len(words) - n + 1))
+print(found)
+"""
 
 
 def reference(folder: Path) -> Path:
-    """A compile of the reference traces."""
+    """A compile of the reference traces, or of generated ones."""
     if made := os.environ.get("EXPCOMP_BENCH_COMPILE"):
         return Path(made)
-    traces = os.environ.get("EXPCOMP_REFERENCE")
-    if traces is None:
-        pytest.skip("neither EXPCOMP_BENCH_COMPILE nor EXPCOMP_REFERENCE is set")
     from expcomp.compiler.build import compile_paths
 
+    traces = os.environ.get("EXPCOMP_REFERENCE")
+    if traces is None:
+        one_file(folder.with_name("generated"), max(40, min(2_000, ATTEMPTS // FEWER)))
+        compile_paths([folder.with_name("generated")], folder)
+        return folder
     kinds = ("tau", "harbor", "swe_agent", "mini_swe_agent", "swebench", "hf", "verifiers")
     compile_paths([p for k in kinds if (p := Path(traces) / "traces" / k).is_dir()], folder)
     return folder
@@ -164,7 +156,7 @@ def multiplied(source: Path, out: Path, attempts: int, passages: list[str]) -> i
             ]
             parts.append(out / "parts" / f"{start:07}.arrow")
             write_part(pl.concat(block), parts[-1])
-        join_parquet(parts, out / f"{name}.parquet", {})
+        pl.scan_ipc(parts).sink_parquet(out / f"{name}.parquet", maintain_order=True)
         for part in parts:
             part.unlink()
     (out / "parts").rmdir()
@@ -205,57 +197,78 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def prepare(folder: Path) -> None:
-    """The input and the held-out tasks, unless an earlier run left them there."""
-    if (folder / "compile" / "rows").is_dir() and (folder / "held.jsonl").is_file():
+    """Both inputs and the held-out tasks, unless an earlier run left them there."""
+    if (folder / "compile" / "rows").is_dir() and (folder / "few" / "rows").is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)
     source = reference(folder / "reference")
     texts = pl.read_parquet(source / "tables/tasks.parquet")["instruction"].drop_nulls()
     words = sorted({w for t in texts for w in t.lower().split() if w.isalpha()})
-    multiplied(source, folder / "compile", ATTEMPTS, held_out(words, folder / "held.jsonl"))
+    passages = held_out(words, folder / "held.jsonl")
+    multiplied(source, folder / "few", ATTEMPTS // FEWER, passages)
+    multiplied(source, folder / "compile", ATTEMPTS, passages)
 
 
-def test_a_dataset_against_polars(made: Path, page: Page) -> None:
-    source, out = made / "compile", made / "out"
-    shutil.rmtree(out, ignore_errors=True)
-    command = [Path(sys.executable).with_name("expcomp"), "dataset", source, "--to", ",".join(TARGETS)]
-    ours = cost(*command, "--against", made / "held.jsonl", "--split", "train=0.9,test=0.1", "--out", out)
-    floors = []
-    for code, more in ((FLOOR, ()), (BARE, (out,))):
-        (made / "floor").mkdir(exist_ok=True)
-        floors.append(cost(sys.executable, "-c", code, source, made / "floor", *more, *FAMILIES))
-        written = sum(p.stat().st_size for p in (made / "floor").iterdir())
-        shutil.rmtree(made / "floor")
-        print(f"\n{written / 1e9:.2f} GB written: {floors[-1]}")
-    manifest = json.loads((out / "manifest.json").read_text())
-    size = sum(f["bytes"] for c in manifest["configs"] for f in c["files"])
-    rows = {c["config"]: (c["rows"], c["candidates"], c["left"]) for c in manifest["configs"]}
-    read = sum((source / f"rows/{f}.parquet").stat().st_size for f in FAMILIES)
-    print(f"{ATTEMPTS:,} attempts, {read / 1e9:.2f} GB read, {size / 1e9:.2f} GB written: {ours}\n{rows}")
-    print(
-        f"{ours.seconds / floors[0].seconds:.2f} x (CPU {ours.cpu / floors[0].cpu:.2f} x) Polars reading and writing all rows,"
-        f" {ours.seconds / floors[1].seconds:.2f} x (CPU {ours.cpu / floors[1].cpu:.2f} x) writing ours alone;"
-        f" peak {ours.sum_mib:.0f} MiB"
-    )
+def count(source: Path) -> int:
+    """Attempts of a compile."""
+    found: int = pl.scan_parquet(source / "tables/attempts.parquet").select(pl.len()).collect().item()
+    return found
+
+
+def test_a_dataset_beside_reading_and_writing_its_rows(made: Path, page: Page, starts: Callable[[str], float]) -> None:
+    def built(source: Path, out: Path) -> tuple[Cost, int]:
+        shutil.rmtree(out, ignore_errors=True)
+        options = ("--against", made / "held.jsonl", "--split", "train=0.9,test=0.1", "--out", out, "--quiet")
+        return cost(*RUN_CLI, "dataset", source, "--to", ",".join(TARGETS), *options), count(source)
+
+    def written(code: str, module: str, *more: Path) -> float:
+        folder = made / "written"
+        folder.mkdir()
+        try:
+            return peer(module, code, made / "compile", folder, *more, *FAMILIES)
+        finally:
+            shutil.rmtree(folder)
+
+    few, fewer = built(made / "few", made / "few-out")
+    ours, attempts = built(made / "compile", made / "out")
+    peers = {"Polars": (POLARS, "polars"), "DuckDB": (DUCKDB, "duckdb"), "datasets": (DATASETS, "datasets")}
     page.add(
         "dataset",
-        f"{ATTEMPTS:,} attempts, {', '.join(TARGETS)}",
+        f"{attempts:,} attempts, {', '.join(TARGETS)}",
         ours.cpu,
         unit="s CPU",
-        peer=("Polars reads and writes all rows", floors[0].cpu),
+        floor=("Polars, the rows taken", written(FLOOR, "polars", made / "out")),
+        peer=best(
+            {f"{name}, all rows as they are": lambda about=about: written(*about) for name, about in peers.items()}
+        ),
         memory_mib=ours.sum_mib,
+        growth=growth((fewer, few.cpu), (attempts, ours.cpu), starts("dataset")),
     )
-    assert all(n for n, *_ in rows.values())
-    left = [reasons for *_, reasons in rows.values()]
-    assert any(r.get("contaminated") for r in left)
+    manifest = json.loads((made / "out" / "manifest.json").read_text())
+    assert all(c["rows"] for c in manifest["configs"])
+    assert any(c["left"].get("contaminated") for c in manifest["configs"])
 
 
-@pytest.mark.parametrize(("crowd", "words", "changes"), [(1, 60, 1), (276, 400, 2), (276, 400, 6)])
-def test_near_duplicates(crowd: int, words: int, changes: int, page: Page) -> None:
-    """Short texts of which a fifth are near copies; long ones in crowds of copies; crowds whose copies are just not near enough."""
-    pytest.importorskip("rensa")
-    from expcomp.datasets.near import near_duplicates
+def test_decontamination_beside_sets_of_ngrams(made: Path, page: Page, starts: Callable[[str], float]) -> None:
+    def checked(source: Path) -> Cost:
+        return cost(*RUN_CLI, "decontaminate", source, "--against", made / "held.jsonl", "--quiet", codes=(1,))
 
+    source = made / "compile"
+    few, ours = checked(made / "few"), checked(source)
+    page.add(
+        "decontaminate",
+        f"{count(source):,} attempts against {TASKS:,} tasks",
+        ours.cpu,
+        unit="s CPU",
+        floor=("cut into words", program(WORDS, source, *FAMILIES).cpu),
+        peer=("13-grams in a Python set", program(NGRAMS, source, made / "held.jsonl", *FAMILIES).cpu),
+        memory_mib=ours.sum_mib,
+        growth=growth((count(made / "few"), few.cpu), (count(source), ours.cpu), starts("decontaminate")),
+    )
+
+
+def near(crowd: int, words: int, changes: int, texts: int) -> pl.DataFrame:
+    """Texts, of which a fifth are near copies, or crowds of copies."""
     dice = random.Random(5)
     known = [f"{dice.randrange(16**6):x}" for _ in range(20_000)]
 
@@ -263,18 +276,55 @@ def test_near_duplicates(crowd: int, words: int, changes: int, page: Page) -> No
         places = dice.sample(range(words), changes)
         return [dice.choice(known) if k in places else w for k, w in enumerate(base)]
 
-    bases = [dice.choices(known, k=words) for _ in range(80_000 if crowd == 1 else 102)]
-    rows = (
-        [copied(b) for b in bases for _ in range(crowd)] if crowd > 1 else bases + [copied(b) for b in bases[:20_000]]
+    bases = [dice.choices(known, k=words) for _ in range(texts * 4 // 5 if crowd == 1 else max(2, texts // crowd))]
+    rows = bases + [copied(b) for b in bases[: len(bases) // 4]]
+    if crowd > 1:
+        rows = [copied(b) for b in bases for _ in range(crowd)]
+    return pl.DataFrame({"key": range(len(rows)), "text": [" ".join(r) for r in rows]})
+
+
+def ours_near(*case: int) -> tuple[Spent, int, int]:
+    from expcomp.datasets.near import near_duplicates
+
+    frame = near(*case)
+    near_duplicates(frame.head(50))
+    kept: list[int] = []
+    cost = spent(lambda: kept.append(near_duplicates(frame)["kept"].sum()))
+    return cost, frame.height, kept[0]
+
+
+def datasketch_near(*case: int) -> float:
+    """The same shingles, permutations and threshold; candidates are not compared exactly."""
+    from datasketch import MinHash, MinHashLSH
+
+    frame = near(*case)
+
+    def run() -> None:
+        index = MinHashLSH(threshold=0.8, num_perm=128)
+        for key, text in zip(frame["key"], frame["text"], strict=True):
+            words = text.split()
+            made = MinHash(num_perm=128)
+            made.update_batch([" ".join(words[i : i + 5]).encode() for i in range(len(words) - 4)])
+            if not index.query(made):
+                index.insert(key, made)
+
+    return spent(run).cpu
+
+
+@pytest.mark.parametrize(("crowd", "words", "changes"), [(1, 60, 1), (276, 400, 2), (276, 400, 6)])
+def test_near_duplicates(crowd: int, words: int, changes: int, page: Page) -> None:
+    """Short texts of which a fifth are near copies; long ones in crowds of copies; crowds whose copies are just not near enough."""
+    pytest.importorskip("rensa")
+    texts = TEXTS if crowd == 1 else TEXTS // 4
+    few, fewer, _ = alone(ours_near, crowd, words, changes, texts // FEWER)
+    ours, rows, kept = alone(ours_near, crowd, words, changes, texts)
+    page.add(
+        "near duplicates",
+        f"{rows:,} texts of {words} words, {'in crowds' if crowd > 1 else 'a fifth copied'}, {changes} changed",
+        ours.cpu,
+        unit="s CPU",
+        peer=best({"datasketch, candidates only": lambda: alone(datasketch_near, crowd, words, changes, texts)}),
+        memory_mib=ours.peak_mib,
+        growth=growth((fewer, few.cpu), (rows, ours.cpu)),
     )
-    frame = pl.DataFrame({"key": range(len(rows)), "text": [" ".join(r) for r in rows]})
-    start = time.process_time()
-    found = near_duplicates(frame)
-    spent = time.process_time() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"\n{len(rows):,} rows, {found['kept'].sum():,} kept: {len(rows) / spent:,.0f} rows per CPU second, peak {peak:.0f} MiB"
-    )
-    page.add("near duplicates", f"{len(rows):,} texts of {words} words", spent, unit="s CPU", memory_mib=peak)
-    # Texts drawn apart all stay, and some copies go.
-    assert len(bases) <= found["kept"].sum() < len(rows)
+    assert kept < rows

@@ -8,11 +8,9 @@ counts, no time.
 from __future__ import annotations
 
 import os
-import subprocess
 import time
-from itertools import pairwise
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 import pytest
@@ -21,7 +19,10 @@ from expcomp.environments.build import MOST_REPLAYED
 from expcomp.environments.folder import open_package, read_report
 from expcomp.environments.induction.evaluate import cross_validate
 from expcomp.environments.induction.reconstruct import MOST, reconstruct
-from tests.benchmarks.shop import write_shop
+from tests.benchmarks.cost import Cost, cost, growth, parsed
+from tests.benchmarks.page import Page
+from tests.benchmarks.shop import TURNS, write_shop
+from tests.benchmarks.sizes import sizes
 from tests.environments.induction.recorded import LAYOUTS, recorded
 from tests.helpers import RUN_CLI
 
@@ -29,24 +30,12 @@ pytestmark = pytest.mark.benchmark
 ROOT = Path(os.environ.get("EXPCOMP_REFERENCE", "missing")) / "environment"
 WORLDS = {n: f for layout in LAYOUTS for n, f in recorded(ROOT, layout).items()} if ROOT.is_dir() else {}
 FILES = sorted(ROOT.glob("*.json*.gz"))
-SIZES = tuple(int(n) for n in os.environ.get("EXPCOMP_BENCH_TRANSITIONS", "10000,30000,100000").split(","))
-
-
-class Cost(NamedTuple):
-    """What a command took: seconds of CPU, and MB of memory at its peak."""
-
-    cpu: float
-    peak: float
+SIZES = sizes("TRANSITIONS")
 
 
 def build(source: Path, out: Path) -> Cost:
     """`expcomp env build` in a process of its own."""
-    command = (*RUN_CLI, "env", "build", str(source), "--env-id", "measured", "--out", str(out))
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as child:
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-    assert child.returncode in (0, 3)
-    return Cost(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+    return cost(*RUN_CLI, "env", "build", source, "--env-id", "measured", "--out", out, codes=(0, 3))
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -69,33 +58,41 @@ def test_learning(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
-def test_build(path: Path, tmp_path: Path) -> None:
-    cost = build(path, tmp_path / "world")
+def test_build(path: Path, tmp_path: Path, page: Page) -> None:
+    ours = build(path, tmp_path / "world")
     package = open_package(tmp_path / "world")
-    print(
-        f"\n{path.name}: {cost.cpu:.1f} s of CPU, peak {cost.peak:.0f} MB, {package['transitions'].height} transitions"
-    )
+    size = f"{path.name.partition('.')[0]}, {package['transitions'].height:,} transitions"
+    floor = parsed(path)
+    page.add("environment, build", size, ours.cpu, unit="s CPU", floor=floor, memory_mib=ours.sum_mib)
     assert package["rules"]["action_type"].n_unique() > 1
 
 
-def test_growth(tmp_path: Path) -> None:
+def test_growth(tmp_path: Path, page: Page, starts: Callable[[str], float]) -> None:
     costs: list[Cost] = []
+    judged: list[Cost] = []
     rules: list[pl.DataFrame] = []
+    shop, unseen = tmp_path / "shop.jsonl", tmp_path / "unseen.jsonl"
     for size in SIZES:
-        write_shop(tmp_path / "shop.jsonl", size)
-        costs.append(build(tmp_path / "shop.jsonl", tmp_path / f"world{size}"))
-        package = open_package(tmp_path / f"world{size}")
+        write_shop(shop, size)
+        write_shop(unseen, max(TURNS, size // 5), seed=1, first=size)
+        world = tmp_path / f"world{size}"
+        costs.append(build(shop, world))
+        judged.append(cost(*RUN_CLI, "env", "evaluate", world, unseen, "--json"))
+        package = open_package(world)
         report = read_report(package)
         rules.append(package["rules"].select("action_type", "outcome").unique(maintain_order=True).sort(pl.all()))
-        learned = package["transitions"].height
-        held = report["evaluation"]["steps"]
-        print(
-            f"\n{size:,} transitions: {costs[-1].cpu:.1f} s of CPU, peak {costs[-1].peak:,.0f} MB, "
-            f"{1000 * costs[-1].cpu / size:.3f} s a thousand, learned from {min(learned, MOST):,}"
-        )
         # Every transition is in the package or held out, however many rules are learned from and are replayed.
-        assert learned + held == size
+        assert package["transitions"].height + report["evaluation"]["steps"] == size
         assert report["metrics"]["steps"] <= MOST_REPLAYED
-    for (small, large), (a, b) in zip(pairwise(SIZES), pairwise(costs), strict=True):
-        print(f"{large / small:.1f} x transitions: {b.cpu / a.cpu:.1f} x CPU, {b.peak / a.peak:.1f} x peak")
+    large = SIZES[-1]
+    for verb, of, path, turns in (("build", costs, shop, large), ("evaluate", judged, unseen, large // 5)):
+        page.add(
+            f"environment, {verb}",
+            f"{turns:,} generated transitions" + (f", learned from {min(large, MOST):,}" if verb == "build" else ""),
+            of[-1].cpu,
+            unit="s CPU",
+            floor=parsed(path),
+            memory_mib=of[-1].sum_mib,
+            growth=growth((SIZES[0], of[0].cpu), (large, of[-1].cpu), starts(f"env {verb}")),
+        )
     assert all(r.equals(rules[-1]) for r in rules)

@@ -1,20 +1,17 @@
-"""A ledger under load: batches, a million runs, decisions beside DuckDB, many writers. Prints figures, asserts no time.
+"""A ledger under load: batches, many runs, decisions beside DuckDB, many writers. No time is asserted.
 
 Run with `python -m pytest tests/benchmarks/test_ledger.py -m benchmark -s`. EXPCOMP_BENCH_RUNS is the large number of runs,
 EXPCOMP_BENCH_WRITERS and EXPCOMP_BENCH_EACH the processes that write at once and the runs each adds one by one. Each figure is
-CPU time of the process over all its threads, then wall time: on a machine others use, the first is the one to compare.
+CPU time of the process over all its threads.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -23,78 +20,110 @@ import pytest
 from expcomp.ledger.decide import decide
 from expcomp.ledger.pack import read_pack
 from expcomp.ledger.store import Ledger
+from tests.benchmarks.cost import Spent, alone, best, spent
 from tests.benchmarks.page import Page
+from tests.benchmarks.sizes import size
 from tests.faults.ledger_processes import lost
 from tests.helpers import environment
 from tests.ledger.attempts import many
 
-RUNS = int(os.environ.get("EXPCOMP_BENCH_RUNS", "1000000"))
-WRITERS = int(os.environ.get("EXPCOMP_BENCH_WRITERS", "8"))
-EACH = int(os.environ.get("EXPCOMP_BENCH_EACH", "200"))
-DECIDED = int(os.environ.get("EXPCOMP_BENCH_DECIDED", "300000"))
+RUNS, DECIDED, WRITERS, EACH = (size(name) for name in ("RUNS", "DECIDED", "WRITERS", "EACH"))
+FEWER = 10  # times fewer runs, from which growth is counted
+BATCH = 10_000
 ROLES = {"control": "baseline", "new": "treatment"}
 
 pytestmark = pytest.mark.benchmark
 
 
-@contextmanager
-def timed(what: str) -> Iterator[list[float]]:
-    begun, spent, told = time.perf_counter(), time.process_time(), [0.0]
-    yield told
-    told[0], wall = time.process_time() - spent, time.perf_counter() - begun
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"{what}: {told[0]:.2f} s of CPU, {wall:.2f} s, peak {peak:.2f} GB")
+def delta(runs: pl.DataFrame, folder: Path) -> Spent:
+    """The least of an add: the same rows into a Delta table."""
+    from deltalake import write_deltalake
+
+    return spent(lambda: write_deltalake(folder, runs.to_arrow(), mode="append"))
 
 
-def test_ten_thousand_runs_in_one_batch(tmp_path: Path, page: Page) -> None:
-    batch = many(10_000, cases=500)
-    ledger = Ledger(tmp_path / "ledger", create=True)
-    with timed("add 10,000 runs in one batch") as spent:
-        ledger.add(batch)
-    page.add("ledger add", "10,000 runs in one batch", spent[0], unit="s CPU")
-    with timed("the same again"):
-        assert ledger.add(batch).count("identical") == 10_000
+def grouped(runs: pl.DataFrame, query: str, times: int = 1) -> float:
+    """CPU of a query of DuckDB over the runs.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    import duckdb
+
+    database = duckdb.connect()
+    database.register("runs", runs.to_arrow())
+    return spent(lambda: database.sql(query).to_arrow_table(), times).cpu
 
 
-# In a process of its own, so that the peak is that of the ledger.
-LARGE = """
-import sys
-from expcomp.ledger.aggregate import aggregate
-from expcomp.ledger.store import Ledger
-from tests.benchmarks.test_ledger import ROLES, RUNS, timed
-from tests.ledger.attempts import many
-batch = many(RUNS, cases=max(1, RUNS // 100))
-ledger = Ledger(sys.argv[1], create=True, roles=ROLES)
-with timed("the attempts themselves"):
-    batch.estimated_size()
-with timed(f"add {RUNS:,} runs"):
-    assert ledger.add(batch).count("inserted") == RUNS
-del batch
-with timed("cases"):
-    ledger.cases.collect()
-with timed("decide"):
-    assert ledger.decisions.collect().height == max(1, RUNS // 100)
-with timed("estimate"):
-    ledger.estimate("mean_of_case_means")
-with timed("aggregate: the run that stands for each case"):
-    assert aggregate(ledger.runs.collect(), ledger.pack, "bench").cases.height == max(1, RUNS // 100)
-with timed("one run more"):
-    ledger.add(many(1, seed=1))
-with timed("10,000 runs more, of cases that are there"):
-    ledger.add(many(10_000, cases=500, seed=2))
-with timed("compact"):
-    ledger.compact()
+MEANS = """
+select filed_benchmark, filed_case, count(*), avg(score_norm) filter (is_baseline), avg(score_norm) filter (is_treatment)
+from runs group by all order by all
+"""
+STANDS = """
+select filed_benchmark, filed_case, arm_id, arg_max(run_key, (run_at, recorded_at, run_id)), max(score_norm), count(*)
+from runs where archive_state is distinct from 'archived' group by all order by all
 """
 
 
+Operations = dict[str, tuple[Spent, tuple[str, float] | None, tuple[str, float] | None]]
+
+
+def ledger_of(runs: int, folder: Path) -> Operations:
+    """What each operation costs on that many runs: ours, its floor, its peer."""
+    from expcomp.ledger.aggregate import aggregate
+
+    cases = max(1, runs // 100)
+    batch, few = many(runs, cases=cases), many(BATCH, cases=500, seed=2)
+    ledger = Ledger(folder / "ledger", create=True, roles=ROLES)
+    found: Operations = {}
+
+    def line(what: str, call: Callable[[], object], floor: float | None = None, sql: str = "") -> None:
+        ours = spent(call)
+        peer = best({"DuckDB, groups only": lambda: grouped(everything, sql)}) if sql else None
+        found[what] = ours, None if floor is None else ("Delta table", floor), peer
+
+    def add(what: str, frame: pl.DataFrame) -> None:
+        line(what, lambda: ledger.add(frame))
+        runs = ledger.runs.filter(pl.col("attempt_id").is_in(frame["attempt_id"].implode())).collect()
+        assert runs.height == frame.height
+        ours, _, peer = found[what]
+        found[what] = ours, ("Delta table", delta(runs, folder / what).cpu), peer
+
+    add("add", batch)
+    everything = ledger.runs.collect()
+    line("cases", ledger.cases.collect, sql=MEANS)
+    line("estimate", lambda: ledger.estimate("mean_of_case_means"), sql=MEANS)
+    line("aggregate", lambda: aggregate(everything, ledger.pack, "bench"), sql=STANDS)
+    add("add one run", many(1, seed=1))
+    add(f"add {BATCH:,} runs more", few)
+    line("compact", ledger.compact)
+    assert ledger.runs.select(pl.len()).collect().item() == runs + 1 + BATCH
+    return found
+
+
+def warm_ledger_of(runs: int, folder: Path) -> Operations:
+    (folder / "warm").mkdir()
+    ledger_of(200, folder / "warm")
+    return ledger_of(runs, folder)
+
+
 def test_a_million_runs(tmp_path: Path, page: Page) -> None:
-    command = [sys.executable, "-c", LARGE, os.fspath(tmp_path / "ledger")]
-    begun = time.perf_counter()
-    done = subprocess.run(command, check=True, env=environment(), capture_output=True, text=True)
-    print(done.stdout)
-    for what, cpu, peak in re.findall(r"^(.+): ([\d.]+) s of CPU, .* peak ([\d.]+) GB$", done.stdout, re.MULTILINE):
-        page.add(f"ledger: {what}", f"{RUNS:,} runs", float(cpu), unit="s CPU", memory_mib=1000 * float(peak))
-    page.add("ledger: all of it, start-up with it", f"{RUNS:,} runs", time.perf_counter() - begun)
+    for n in (RUNS // FEWER, RUNS):
+        (tmp_path / f"{n}").mkdir()
+    small, large = (alone(warm_ledger_of, n, tmp_path / f"{n}") for n in (RUNS // FEWER, RUNS))
+    for what, (ours, floor, peer) in large.items():
+        grown = ours.cpu / small[what][0].cpu
+        each = grown / FEWER if what in {"add", "cases", "estimate", "aggregate", "compact"} else grown
+        page.add(
+            f"ledger, {what}",
+            f"{RUNS:,} runs",
+            ours.cpu,
+            unit="s CPU",
+            floor=floor,
+            peer=peer,
+            memory_mib=ours.peak_mib,
+            growth=each,
+        )
 
 
 # What `decide` starts from, and nothing after it: groups by case, the last run of each role, the facts of those runs.
@@ -123,51 +152,52 @@ FACTS = (
 
 @pytest.mark.parametrize("each", [10, 100])
 def test_decisions_beside_the_groups_and_joins_of_duckdb(tmp_path: Path, each: int, page: Page) -> None:
-    duckdb = pytest.importorskip("duckdb")
     cases = DECIDED // each
     ledger = Ledger(tmp_path / "ledger", create=True, roles=ROLES)
     ledger.add(many(DECIDED, cases=cases))
-    runs = ledger.runs.collect()
+    runs, pack = ledger.runs.collect(), read_pack("default")
+    query = DUCKDB.format(facts=", ".join(f"{side}.{c} as {side}_{c}" for side in "bt" for c in FACTS))
+    ours = spent(lambda: decide(runs, pack), 4)  # the first warms up
+    few = runs.filter(pl.col("filed_case").rank("dense") <= cases // FEWER)
+    page.add(
+        "ledger, decide",
+        f"{DECIDED:,} runs of {cases:,} cases",
+        ours.cpu,
+        unit="s CPU",
+        peer=best({"DuckDB, groups and joins only": lambda: grouped(runs, query, 4)}),
+        growth=ours.cpu / runs.height / (spent(lambda: decide(few, pack), 4).cpu / few.height),
+    )
+    duckdb = pytest.importorskip("duckdb")
     database = duckdb.connect()
     database.register("runs", runs.to_arrow())
-    query = DUCKDB.format(facts=", ".join(f"{side}.{c} as {side}_{c}" for side in "bt" for c in FACTS))
-    pack, ours, theirs = read_pack("default"), [], []
-    for _ in range(4):  # the first of each warms up
-        with timed(f"decide {DECIDED:,} runs of {cases:,} cases") as spent:
-            decided = decide(runs, pack)
-        ours.append(spent[0])
-        with timed("DuckDB, groups and joins only") as spent:
-            grouped = pl.DataFrame(database.sql(query).to_arrow_table())
-        theirs.append(spent[0])
     named = {"run_count": "run_count", "b_run_id": "baseline_run_id", "t_run_id": "treatment_run_id"}
-    assert decided.select(*named.values()).equals(grouped.select(*named).rename(named))
-    size = f"{DECIDED:,} runs of {cases:,} cases"
-    page.add(
-        "ledger: decide", size, min(ours[1:]), unit="s CPU", peer=("DuckDB, groups and joins only", min(theirs[1:]))
-    )
+    theirs = pl.DataFrame(database.sql(query).to_arrow_table()).select(*named).rename(named)
+    assert decide(runs, pack).select(*named.values()).equals(theirs)
 
 
-def test_many_writers_at_once(tmp_path: Path) -> None:
+def test_many_writers_at_once(tmp_path: Path, page: Page) -> None:
     folder, stop = tmp_path / "ledger", tmp_path / "stop"
     ledger = Ledger(folder, create=True)
     program = [sys.executable, "-m", "tests.faults.ledger_processes"]
     reader = subprocess.Popen([*program, "read", str(folder), str(stop)], env=environment(), stdout=subprocess.PIPE)
-    with timed(f"{WRITERS} processes adding {EACH} single runs each, read all the while"):
-        writers = [
-            subprocess.Popen(
-                [*program, "write", str(folder), str(s), str(EACH)], env=environment(), stdout=subprocess.DEVNULL
-            )
-            for s in range(WRITERS)
-        ]
-        assert [w.wait() for w in writers] == [0] * WRITERS
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    writers = [
+        subprocess.Popen(
+            [*program, "write", str(folder), str(s), str(EACH)], env=environment(), stdout=subprocess.DEVNULL
+        )
+        for s in range(WRITERS)
+    ]
+    assert [w.wait() for w in writers] == [0] * WRITERS
+    wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     stop.touch()
     looks, _ = reader.communicate()
     assert reader.returncode == 0
     assert lost(ledger, WRITERS, EACH).height == 0
     assert ledger.runs.select(pl.len()).collect().item() == WRITERS * EACH
-    with timed(f"read of {WRITERS * EACH:,} small files ({int(looks):,} looks before)"):
-        ledger.runs.collect()
-    with timed("compact"):
-        ledger.compact()
-    with timed("read again"):
-        ledger.runs.collect()
+    print(f"{WRITERS * EACH:,} adds, {int(looks):,} looks beside them: {wall:.1f} s, {cpu:.1f} s of CPU")
+    about = f"{WRITERS} processes add {EACH} single runs each, one reads"
+    page.add("ledger, add at once", about, cpu, unit="s CPU")
+    page.add("ledger, read", f"{WRITERS * EACH:,} small files", 1000 * spent(ledger.runs.collect).cpu, unit="ms CPU")
+    ledger.compact()
+    page.add("ledger, read", "the same, compacted", 1000 * spent(ledger.runs.collect).cpu, unit="ms CPU")

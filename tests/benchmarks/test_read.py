@@ -1,72 +1,44 @@
-"""Ratios of reading, all from one run on one machine. No time is asserted.
+"""Reading beside the floor (open, hash and parse every file) and beside tools that read JSON lines, all from one run. No time is asserted.
 
-Run with `python -m pytest tests/benchmarks -m benchmark -s`. Folders of many files are stated as a multiple of the floor (open, hash
-and parse every file), a large chat set as a multiple of Polars' own `scan_ndjson` to `sink_parquet` of the same file. EXPCOMP_BENCH_FILES
-and EXPCOMP_BENCH_MB set the sizes.
+Run with `python -m pytest tests/benchmarks/test_read.py -m benchmark -s`. EXPCOMP_BENCH_FILES and EXPCOMP_BENCH_MB set the sizes. The peers
+write what they read as one flat Parquet table; what a record means, they do not ask.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.cost import best, cost, growth, parsed, peer
 from tests.benchmarks.page import Page
-from tests.helpers import environment
+from tests.benchmarks.sizes import size
+from tests.helpers import RUN_CLI
 
-FILES = int(os.environ.get("EXPCOMP_BENCH_FILES", "5000"))
-MEGABYTES = int(os.environ.get("EXPCOMP_BENCH_MB", "500"))
+FILES, MEGABYTES = size("FILES"), size("MB")
+FEWER = 5  # times fewer in the smaller input, from which growth is counted
 
 pytestmark = pytest.mark.benchmark
 
-FLOOR = """
-import hashlib, json, os, sys, time
-import orjson
-start = time.perf_counter()
-for folder, _, names in os.walk(sys.argv[1]):
-    for name in names:
-        with open(os.path.join(folder, name), "rb") as handle:
-            data = handle.read()
-        hashlib.sha256(data).digest()
-        if name.endswith(".json"):
-            orjson.loads(data)
-        else:
-            for line in data.split(b"\\n"):
-                if line.strip():
-                    orjson.loads(line)
-print(json.dumps({"seconds": time.perf_counter() - start}))
-"""
 POLARS = """
-import json, sys, time
+import sys
 import polars as pl
-start = time.perf_counter()
-pl.scan_ndjson(sys.argv[1]).sink_parquet(sys.argv[2] + ".parquet")
-print(json.dumps({"seconds": time.perf_counter() - start}))
+pl.scan_ndjson(sys.argv[1]).sink_parquet(sys.argv[2], compression="zstd", compression_level=3)
 """
-OURS = """
-import json, resource, sys, time
-import expcomp as xc
-import expcomp.sources.load, expcomp.sources.store
-start = time.perf_counter()
-xc.scan_traces(sys.argv[1]).write(sys.argv[2])
-seconds = time.perf_counter() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-attempts = xc.scan_traces(sys.argv[2]).attempts.collect().height
-print(json.dumps({"seconds": seconds, "peak_mib": peak, "attempts": attempts}))
+DUCKDB = """
+import sys
+import duckdb
+duckdb.sql(f"copy (from read_json('{sys.argv[1]}', union_by_name = true, maximum_object_size = 1000000000)) "
+           f"to '{sys.argv[2]}' (format parquet, compression zstd)")
 """
-
-
-def run(code: str, *args: Path) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, args)], env=environment(), capture_output=True, text=True, check=True
-    )
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+DATASETS = """
+import sys
+import datasets
+datasets.load_dataset("json", data_files=sys.argv[1], split="train", cache_dir=sys.argv[2] + ".cache").to_parquet(sys.argv[2])
+"""
 
 
 def claude(number: int) -> str:
@@ -140,22 +112,72 @@ def harbor(folder: Path, number: int) -> None:
     (trial / "agent" / "trajectory.json").write_text(json.dumps(doc))
 
 
-@pytest.mark.parametrize("kind", ["claude_code", "codex", "harbor"])
-def test_a_folder_of_many_files_against_the_floor(tmp_path: Path, kind: str, page: Page) -> None:
-    for number in range(FILES):
+def write(folder: Path, kind: str, files: int) -> Path:
+    for number in range(files):
         if kind == "harbor":
-            harbor(tmp_path / "in", number)
+            harbor(folder, number)
             continue
-        path = tmp_path / "in" / f"p{number % 20}" / f"{number:06d}.jsonl"
+        path = folder / f"p{number % 20}" / f"{number:06d}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(claude(number) if kind == "claude_code" else codex(number))
-    floor, ours = run(FLOOR, tmp_path / "in"), run(OURS, tmp_path / "in", tmp_path / "out")
-    assert ours["attempts"] == FILES
-    page.add(f"read, {kind}", f"{FILES:,} files", ours["seconds"], floor=floor["seconds"], memory_mib=ours["peak_mib"])
-    print(f"\n{kind}, {FILES} files: {ours['seconds'] / floor['seconds']:.2f} x floor, peak {ours['peak_mib']:.0f} MiB")
+    return folder
 
 
-def test_a_large_chat_set_against_polars(tmp_path: Path, page: Page) -> None:
+def attempts(out: Path) -> int:
+    count: int = json.loads((out / "manifest.json").read_text())["tables"]["attempts"]["rows"]
+    return count
+
+
+@pytest.mark.parametrize("kind", ["claude_code", "codex", "harbor"])
+def test_a_folder_of_many_files_against_the_floor(
+    tmp_path: Path, kind: str, page: Page, starts: Callable[[str], float]
+) -> None:
+    small, large = (write(tmp_path / f"in{n}", kind, n) for n in (FILES // FEWER, FILES))
+    few = cost(*RUN_CLI, "read", small, "--out", tmp_path / "few", "--quiet")
+    ours = cost(*RUN_CLI, "read", large, "--out", tmp_path / "out", "--quiet")
+    assert attempts(tmp_path / "out") == FILES
+    files = large / ("*/*/agent/*.json" if kind == "harbor" else "*/*.jsonl")
+    page.add(
+        f"read, {kind}",
+        f"{FILES:,} files",
+        ours.cpu,
+        unit="s CPU",
+        floor=parsed(large),
+        peer=best({"DuckDB, one flat table": lambda: peer("duckdb", DUCKDB, files, tmp_path / "duckdb")}),
+        memory_mib=ours.sum_mib,
+        growth=growth((1, few.cpu), (FEWER, ours.cpu), starts("read")),
+    )
+
+
+def test_a_large_chat_set_against_polars(tmp_path: Path, page: Page, starts: Callable[[str], float]) -> None:
+    costs = []
+    for megabytes in (MEGABYTES / FEWER, MEGABYTES):
+        folder, out = tmp_path / f"in{megabytes}", tmp_path / f"out{megabytes}"
+        folder.mkdir()
+        number = chats(folder / "set.jsonl", megabytes)
+        costs.append(cost(*RUN_CLI, "read", folder, "--out", out, "--quiet"))
+        assert attempts(out) == number
+    few, ours = costs
+    peers = {"Polars": ("polars", POLARS), "DuckDB": ("duckdb", DUCKDB), "datasets": ("datasets", DATASETS)}
+    page.add(
+        "read, chats",
+        f"{MEGABYTES} MB in one file",
+        ours.cpu,
+        unit="s CPU",
+        floor=parsed(folder),
+        peer=best(
+            {
+                f"{name}, one flat table": lambda about=about: peer(*about, folder / "set.jsonl", tmp_path / about[0])
+                for name, about in peers.items()
+            }
+        ),
+        memory_mib=ours.sum_mib,
+        growth=growth((1, few.cpu), (FEWER, ours.cpu), starts("read")),
+    )
+
+
+def chats(path: Path, megabytes: float) -> int:
+    """Write conversations of ten calls up to that size; returns how many."""
     turns = [{"role": "user", "content": "question " * 50}]
     for n in range(10):
         call = {
@@ -167,13 +189,9 @@ def test_a_large_chat_set_against_polars(tmp_path: Path, page: Page) -> None:
             {"role": "assistant", "content": "thinking " * 20, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": f"c{n}", "content": "out " * 400},
         ]
-    path, number = tmp_path / "set.jsonl", 0
+    number = 0
     with path.open("w") as handle:
-        while handle.tell() < MEGABYTES << 20:
+        while handle.tell() < megabytes * 2**20:
             handle.write(json.dumps({"id": f"r{number}", "messages": turns}) + "\n")
             number += 1
-    floor, ours = run(POLARS, path, tmp_path / "floor"), run(OURS, path, tmp_path / "out")
-    assert ours["attempts"] == number
-    peer = ("scan_ndjson to sink_parquet", floor["seconds"])
-    page.add("read, chat", f"{MEGABYTES} MB", ours["seconds"], peer=peer, memory_mib=ours["peak_mib"])
-    print(f"\nchat, {MEGABYTES} MB: {ours['seconds'] / floor['seconds']:.2f} x Polars, peak {ours['peak_mib']:.0f} MiB")
+    return number

@@ -1,8 +1,8 @@
 """Millions of steps through read, compile and dataset: processor time a step, and the peak of memory of all processes. No time is asserted.
 
-Run with `python -m pytest tests/benchmarks/test_scale.py -m benchmark -s`. EXPCOMP_BENCH_SCALE names the numbers of steps, by default
-`100000,1000000`; 10000000 need two hours of two processors and 60 GB in EXPCOMP_BENCH_FOLDER. EXPCOMP_BENCH_MEMORY is the `--memory` of
-all verbs, by default 4GB. Processor time is that of all processes; on a machine with other work it is the steadier figure.
+Run with `python -m pytest tests/benchmarks/test_scale.py -m benchmark -s`. EXPCOMP_BENCH_SCALE names the numbers of steps, as
+`1000000,10000000`; ten million need two hours of two processors and 60 GB in EXPCOMP_BENCH_FOLDER. EXPCOMP_BENCH_MEMORY is the `--memory`
+of all verbs, by default 4GB. Processor time is that of all processes; on a machine with other work it is the steadier figure.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 import polars as pl
 import pytest
 
+from tests.benchmarks.cost import cost, growth, parsed
 from tests.benchmarks.page import Page
-from tests.helpers import RUN_CLI, environment
+from tests.benchmarks.sizes import sizes
+from tests.helpers import RUN_CLI
 
-SCALES = [int(n) for n in os.environ.get("EXPCOMP_BENCH_SCALE", "100000,1000000").split(",")]
+SCALES = sizes("SCALE")
 FOLDER = os.environ.get("EXPCOMP_BENCH_FOLDER")
 MEMORY = os.environ.get("EXPCOMP_BENCH_MEMORY", "4GB")
 TARGETS = "trl-sft,trl-dpo,trl-grpo,trl-kto"
@@ -33,56 +32,6 @@ STRIDE = 7919  # between attempts at a task in the file, so that they lie far fr
 WORDS = "look at the file then run tests and fix error in parser of module where value is none because loop ends early".split()
 
 pytestmark = pytest.mark.benchmark
-
-# Runs a command and says what it cost, itself and all processes below it: CPU seconds, peak of the sum of PSS.
-WATCH = """
-import json, os, resource, subprocess, sys, time
-def children(pid):
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as f:
-            below = [int(p) for p in f.read().split()]
-    except OSError:
-        return [pid]
-    return [pid, *(q for p in below for q in children(p))]
-def pss(pid):
-    try:
-        with open(f"/proc/{pid}/smaps_rollup") as f:
-            return next(int(line.split()[1]) for line in f if line.startswith("Pss:"))
-    except (OSError, StopIteration):
-        return 0
-def spent(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            fields = f.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except OSError:
-        return 0
-peak, cpu = 0, {}
-start = time.perf_counter()
-child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
-while child.poll() is None:
-    family = children(child.pid)
-    peak = max(peak, sum(map(pss, family)))
-    cpu |= {p: s for p in family if (s := spent(p))}
-    time.sleep(0.5)
-print(json.dumps({"code": child.returncode, "seconds": time.perf_counter() - start, "cpu": sum(cpu.values()), "peak_mib": peak / 1024}))
-"""
-
-
-@dataclass(frozen=True)
-class Cost:
-    seconds: float
-    cpu: float
-    peak_mib: float
-
-
-def cost(*command: str | Path) -> Cost:
-    done = subprocess.run(
-        [sys.executable, "-c", WATCH, *map(str, command)], capture_output=True, text=True, check=True, env=environment()
-    )
-    said = json.loads(done.stdout)
-    assert said.pop("code") == 0, done.stderr
-    return Cost(**said)
 
 
 def words(rng: random.Random, count: int) -> str:
@@ -119,37 +68,41 @@ def one_file(folder: Path, attempts: int) -> None:
         handle.writelines(attempt(n * STRIDE % attempts) for n in range(attempts))
 
 
-def many_files(folder: Path, attempts: int) -> None:
+def many_files(folder: Path, attempts: int, each: int = 5) -> None:
+    """Files of so many attempts."""
     folder.mkdir()
-    each = 200
     for start in range(0, attempts, each):
         own = (attempt(n * STRIDE % attempts) for n in range(start, min(start + each, attempts)))
         (folder / f"part-{start // each:06d}.jsonl").write_bytes(b"".join(own))
 
 
 class Table:
-    """What each verb cost at each size; growth is the cost of a step over that at the size before."""
+    """What each verb cost at each size; growth is the cost of a step over that at the size before, the start taken out of both."""
 
-    def __init__(self, page: Page, layout: str) -> None:
-        self.page, self.layout, self.before = page, layout, dict[str, float]()
+    def __init__(self, page: Page, layout: str, starts: Callable[[str], float]) -> None:
+        self.page, self.layout, self.starts, self.before = page, layout, starts, dict[str, tuple[int, float]]()
 
-    def add(self, steps: int, verb: str, *args: str | Path) -> None:
+    def add(self, steps: int, verb: str, *args: str | Path, floor: tuple[str, float] | None = None) -> None:
         of = cost(*RUN_CLI, verb, *args, "--memory", MEMORY, "--quiet")
         each = of.cpu / steps * 1e6
-        growth = each / self.before[verb] if verb in self.before else None
-        self.before[verb] = each
+        now, before = (steps, of.cpu), self.before.get(verb)
+        grown = growth(before, now, self.starts(verb)) if before else None
+        self.before[verb] = now
+        least = floor and (floor[0], floor[1] / steps * 1e6)
         size = f"{steps:,} steps, {self.layout}"
-        self.page.add(f"scale, {verb}", size, each, unit="µs CPU a step", memory_mib=of.peak_mib, growth=growth)
-        said = "" if growth is None else f", {growth:.2f} x the size before"
-        print(
-            f"{verb}, {size}: {of.cpu:.0f} s CPU, {each:.1f} µs a step{said}; peak {of.peak_mib:,.0f} MiB", flush=True
+        self.page.add(
+            f"scale, {verb}", size, each, unit="µs CPU a step", floor=least, memory_mib=of.sum_mib, growth=grown
         )
+        said = "" if grown is None else f", {grown:.2f} x the size before"
+        print(f"{verb}, {size}: {of.cpu:.0f} s CPU, {each:.1f} µs a step{said}; peak {of.sum_mib:,.0f} MiB", flush=True)
 
 
 @pytest.mark.parametrize("write", [one_file, many_files])
-def test_millions_of_steps(tmp_path: Path, page: Page, write: Callable[[Path, int], None]) -> None:
+def test_millions_of_steps(
+    tmp_path: Path, page: Page, starts: Callable[[str], float], write: Callable[[Path, int], None]
+) -> None:
     home = Path(FOLDER) if FOLDER else tmp_path
-    table = Table(page, write.__name__.replace("_", " "))
+    table = Table(page, write.__name__.replace("_", " "), starts)
     print()
     for steps in SCALES:
         attempts = steps // STEPS
@@ -158,12 +111,13 @@ def test_millions_of_steps(tmp_path: Path, page: Page, write: Callable[[Path, in
         for folder in (source, read, made, data):
             shutil.rmtree(folder, ignore_errors=True)
         write(source, attempts)
-        table.add(steps, "read", source, "--out", read)
+        floor = parsed(source)
+        table.add(steps, "read", source, "--out", read, floor=floor)
         tables = json.loads((read / "manifest.json").read_text())["tables"]
         assert tables["steps"]["rows"] == steps
         assert tables["attempts"]["rows"] == attempts
         shutil.rmtree(read)
-        table.add(steps, "compile", source, "--out", made)
+        table.add(steps, "compile", source, "--out", made, floor=floor)
         shutil.rmtree(source)
         report = json.loads((made / "report.json").read_text())
         assert report["tables"]["steps"] == steps
