@@ -1,6 +1,6 @@
-"""Write the example packages and benchmark runs below `data`, or check that they are what this program writes.
+"""Write the example packages, traces and benchmark runs below `data`, or check that they are what this program writes.
 
-python data/generate.py            rewrite data/packages, data/packages_truth.json and data/runs
+python data/generate.py            rewrite data/packages, data/packages_truth.json, data/runs, data/traces and data/heldout.jsonl
 python data/generate.py --check    compare instead; 1 and the names of what differs
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from garden import runs, tasks_counts, tasks_desk  # noqa: E402
+from garden import runs, tasks_counts, tasks_desk, traces  # noqa: E402
 from garden.faults import FAULTS, SILENT  # noqa: E402
 from garden.model import Task, Tree, build, scored  # noqa: E402
 
@@ -69,7 +69,7 @@ def write(tree: Tree, folder: Path) -> None:
 
 
 def generate(root: Path) -> None:
-    """Write packages, truth, the file that lies outside, and runs below `root`."""
+    """Write packages, truth, the file that lies outside, runs, traces and held-out tasks below `root`."""
     known: dict[str, Any] = {}
     for make in MAKERS:
         tree = build(make())
@@ -81,6 +81,10 @@ def generate(root: Path) -> None:
     (root / "runs").mkdir()
     for name, data in runs.files().items():
         (root / "runs" / name).write_bytes(data)
+    for name, data in traces.files().items():
+        (root / "traces" / name).parent.mkdir(parents=True)
+        (root / "traces" / name).write_bytes(data)
+    (root / "heldout.jsonl").write_bytes(traces.held_out())
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -89,6 +93,8 @@ def contents(root: Path) -> dict[str, bytes]:
     paths = [
         *(root / "packages").rglob("*"),
         *(root / "runs").rglob("*"),
+        *(root / "traces").rglob("*"),
+        root / "heldout.jsonl",
         root / "outside.txt",
         root / "packages_truth.json",
     ]
@@ -111,13 +117,13 @@ def check(root: Path) -> list[str]:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Example packages and runs of expcomp.")
+    parser = argparse.ArgumentParser(description="Example packages, traces and runs of expcomp.")
     parser.add_argument("--check", action="store_true", help="compare with what is there, write nothing")
     if parser.parse_args(argv).check:
         names = check(HERE)
         sys.stdout.write("".join(f"differs: {name}\n" for name in names))
         return 1 if names else 0
-    for name in ("packages", "runs"):
+    for name in ("packages", "runs", "traces"):
         shutil.rmtree(HERE / name, ignore_errors=True)
     generate(HERE)
     sys.stdout.write(f"{len(contents(HERE))} files written\n")
