@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from expcomp.config import CompileOptions
     from expcomp.datasets.build import write_datasets
     from expcomp.datasets.dataset import Dataset, dataset
+    from expcomp.datasets.decontaminate.check import check_rows as check_contamination
     from expcomp.datasets.decontaminate.heldout import held_out
     from expcomp.datasets.options import DatasetOptions, Policy
     from expcomp.environments.build import EnvironmentBuild, build_environment, evaluate_environment
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from expcomp.errors import ExpcompError
     from expcomp.io.engine import Engine
     from expcomp.ledger.store import Ledger
+    from expcomp.packs.contracts.infer import infer_contracts
+    from expcomp.packs.contracts.verify import verify_contract
     from expcomp.packs.pack import Packs, build_packs
     from expcomp.packs.search import PackIndex
     from expcomp.reports.report import Report, report
@@ -77,6 +80,7 @@ __all__ = [
     "__version__",
     "build_environment",
     "build_packs",
+    "check_contamination",
     "check_exposure",
     "compare",
     "compare_many",
@@ -89,6 +93,7 @@ __all__ = [
     "evaluate_environment",
     "export_environment",
     "held_out",
+    "infer_contracts",
     "model",
     "open_compilation",
     "open_environment",
@@ -107,6 +112,7 @@ __all__ = [
     "trials_of",
     "validate",
     "verify",
+    "verify_contract",
     "verify_training",
     "write_datasets",
 ]
@@ -136,6 +142,7 @@ _HOMES = {
     "TraceSet": "expcomp.sources.traceset",
     "build_environment": "expcomp.environments.build",
     "build_packs": "expcomp.packs.pack",
+    "check_contamination": "expcomp.datasets.decontaminate.check:check_rows",
     "check_exposure": "expcomp.training.lineage",
     "compare": "expcomp.comparing.compare",
     "compare_many": "expcomp.comparing.many",
@@ -148,6 +155,7 @@ _HOMES = {
     "evaluate_environment": "expcomp.environments.build",
     "export_environment": "expcomp.environments.exports.targets",
     "held_out": "expcomp.datasets.decontaminate.heldout",
+    "infer_contracts": "expcomp.packs.contracts.infer",
     "model": "expcomp.tables.models",
     "open_compilation": "expcomp.compiler.compilation",
     "open_environment": "expcomp.environments.core",
@@ -166,6 +174,7 @@ _HOMES = {
     "trials_of": "expcomp.comparing.trials",
     "validate": "expcomp.tables.models",
     "verify": "expcomp.reports.verify",
+    "verify_contract": "expcomp.packs.contracts.verify",
     "verify_training": "expcomp.training.run.verify:verify_job",
     "write_datasets": "expcomp.datasets.build",
 }

@@ -88,6 +88,16 @@ def test_a_word_that_is_never_used(word: str) -> None:
     assert used == [], FORBIDDEN[word]
 
 
+def test_sentences_are_not_made_by_what_panics() -> None:
+    """`pl.format` of Polars 2.1 panics over a frame of which a part is empty; `io.wording.worded` does not."""
+    assert not [
+        f"{name}:{call.lineno}"
+        for name, tree in trees()
+        for call, method in calls(tree)
+        if method == "format" and ast.unparse(call.func) == "pl.format"
+    ]
+
+
 def test_no_identity_rests_on_the_hash_of_polars() -> None:
     assert [f"{name}:{c.lineno}" for name, tree in trees() for c, m in calls(tree) if m in ("hash", "hash_rows")] == []
 

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expcomp.cli.inputs import inputs
 from expcomp.cli.options import (
     Arm,
+    Cache,
     Config,
     EngineName,
     Force,
     FormatName,
     Json,
     Memory,
-    Out,
     Quiet,
     RayAddress,
     ScoreScale,
@@ -44,7 +43,13 @@ def register(app: typer.Typer) -> None:
     app.command()(verify)
 
 
-def demo(out: Out = Path("out/demo"), force: Force = True, as_json: Json = False, quiet: Quiet = False) -> None:
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder to publish; an earlier output there is replaced.")
+    ] = Path("out/demo"),
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
     """Compile the packages shipped in data/packages and show what came of it.
 
     Example: expcomp demo
@@ -60,7 +65,7 @@ def demo(out: Out = Path("out/demo"), force: Force = True, as_json: Json = False
     if packages is None:
         msg = "demo needs data/packages of the repository; run it in a clone, or use `expcomp compile PATH --out OUT`"
         raise UsageError(msg)
-    _compile([packages], out, force=force, as_json=as_json, quiet=quiet)
+    _compile([packages], out, force=True, as_json=as_json, quiet=quiet)
 
 
 def compile_(
@@ -89,6 +94,7 @@ def compile_(
     memory: Memory = None,
     engine: EngineName = "local",
     ray_address: RayAddress = None,
+    cache: Cache = None,
     pii: Annotated[
         bool, typer.Option("--pii", help="Redact e-mail addresses, phone numbers and IP addresses too.")
     ] = False,
@@ -103,7 +109,10 @@ def compile_(
     max_text_chars: Annotated[int, typer.Option(help="Cut a step's text beyond this length, and flag it.")] = 65_536,
     max_rounds: Annotated[int, typer.Option(help="Repair rounds at the most.")] = 3,
     check: Annotated[
-        str, typer.Option(help="Validation: auto (the rules, as expressions), full (pandera too) or off.")
+        str,
+        typer.Option(
+            help="Validation: auto (rules as expressions on every row, pandera when they object), full (pandera too) or off."
+        ),
     ] = "auto",
     tools: Tools = None,
     system: System = None,
@@ -144,21 +153,21 @@ def compile_(
     read = read_options(
         tools=tools, system=system, arm=arm, task_id=task_id, trial=trial, score_scale=score_scale, config=config
     )
-    with inputs(paths, where, beside=target, quiet=quiet) as given:
-        report = _compile(
-            given,
-            target,
-            options=options,
-            read=read,
-            format=format_,
-            force=force,
-            update=update is not None,
-            processes=workers,
-            memory=memory_option(memory),
-            engine=where,
-            as_json=as_json,
-            quiet=quiet,
-        )
+    report = _compile(
+        paths,
+        target,
+        options=options,
+        read=read,
+        format=format_,
+        force=force,
+        update=update is not None,
+        processes=workers,
+        memory=memory_option(memory),
+        engine=where,
+        cache=cache,
+        as_json=as_json,
+        quiet=quiet,
+    )
     skipped = report["diagnostics"].get("unreadable_package", 0) + report["diagnostics"].get("unreadable_file", 0)
     if skipped or (strict and report["diagnostics"]):
         raise typer.Exit(4)
@@ -187,7 +196,12 @@ def _compile(
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="Output folder of a compile, a dataset folder, or a report folder.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Output folder of any verb: compile, dataset, read, pack build, report, env build or export."
+        ),
+    ],
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

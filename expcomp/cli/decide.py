@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expcomp.cli.arms_options import Scale, opened
+from expcomp.cli.arms_options import Scale, opened, rows_of
 from expcomp.cli.options import Json, Quiet
 from expcomp.cli.trained import Trained
 from expcomp.errors import UsageError
@@ -90,7 +90,7 @@ def decide(
 
     Ships when the lower bound of the difference is above the lift that is asked for and nothing else speaks against it.
 
-    Example: expcomp decide trials.jsonl -b plain -c tuned --job runs/job-1f0c9d2ab3e4f567 --costs costs.jsonl --policy policy.toml
+    Example: expcomp decide trials.jsonl -b plain -c tuned --job jobs/job-1f0c9d2ab3e4f567 --costs costs.jsonl --policy policy.toml
     """
     from expcomp.cli.options import scale_option
     from expcomp.io.documents import json_document
@@ -107,30 +107,20 @@ def decide(
         _exit(decision.outcome)
         return
     sheet = None if costs is None else read_costs(costs)
-    sealed = (experiment, benchmark, receipts)
-    if any(s is not None for s in sealed):
-        if paths or policy or any(s is None for s in sealed):
-            raise UsageError(
-                "a sealed experiment is --experiment, --benchmark and --receipts, without runs and --policy"
-            )
-        found = _sealed(
-            sealed, Trained(job, profile, receipt or [], inventory or [], exposure, untrained), heldout or [], sheet, preparation_usd
-        )  # fmt: skip
+    sealed = [s for s in (experiment, benchmark, receipts) if s is not None]
+    if sealed and (paths or policy or len(sealed) < 3):
+        raise UsageError("a sealed experiment is --experiment, --benchmark and --receipts, without runs and --policy")
+    what = None if sealed else _runs(paths or [])
+    trained = Trained(job, profile, receipt or [], inventory or [], exposure, untrained)
+    more: dict[str, Any] = {"costs": sheet, "preparation_usd": preparation_usd}
+    if sealed:
+        found = _sealed(sealed, trained, heldout or [], more)
     else:
-        what = _runs(paths or [])
-        found = _unsealed(
-            what,
-            (baseline, candidate),
-            Trained(job, profile, receipt or [], inventory or [], exposure, untrained),
-            heldout or [],
-            policy,
-            {"costs": sheet, "preparation_usd": preparation_usd, "score_scale": scale_option(score_scale)},
-        )
+        more["score_scale"] = scale_option(score_scale)
+        found = _unsealed(what, (baseline, candidate), trained, heldout or [], policy, more)
     if out is not None:
         write_decision(found, out)
     if as_json:
-        from expcomp.cli.arms_options import rows_of
-
         told = {
             "decision": found.decision,
             "comparison": found.comparison,
@@ -145,17 +135,10 @@ def decide(
 
 
 def _runs(paths: list[str]) -> Any:
-    from expcomp.io.frame_files import columns_of
-    from expcomp.training.trial_files import both_arms
+    from expcomp.training.trial_files import both_arms, holds_trials
 
-    if len(paths) == 2:
-        files = [Path(p) for p in paths]
-        if all(
-            {"task", "task_id", "case"} & set(names := columns_of(f)) and {"score", "passed"} & set(names)
-            for f in files
-        ):
-            return both_arms(*files)
-    return opened(list(paths))
+    files = [Path(p) for p in paths]
+    return both_arms(*files) if len(files) == 2 and all(map(holds_trials, files)) else opened(paths)
 
 
 def _unsealed(
@@ -175,35 +158,22 @@ def _unsealed(
     return decided(what, *arms, exposure=seen, policy=asked, **more)
 
 
-def _sealed(
-    paths: tuple[Path | None, ...], trained: Trained, heldout: list[Path], costs: Any, preparation_usd: float | None
-) -> Decided:
+def _sealed(paths: list[Path], trained: Trained, heldout: list[Path], more: dict[str, Any]) -> Decided:
     from expcomp.training.deciding import decide_experiment
-    from expcomp.training.documents import TamperedError, document_digest
     from expcomp.training.run_receipts import read_receipts
-    from expcomp.training.sealing import heldout_frame
+    from expcomp.training.sealing import check_candidate, heldout_frame
     from expcomp.training.verdict_files import read_experiment
 
     experiment_path, benchmark_path, receipts_path = paths
-    assert experiment_path is not None
-    assert benchmark_path is not None
-    assert receipts_path is not None
     experiment, benchmark = read_experiment(experiment_path, benchmark_path)
-    if trained.profile is not None and document_digest(trained.profile) != experiment.candidate_digest:
-        raise TamperedError(
-            "candidate profile",
-            "experiment_other_candidate",
-            "",
-            document_digest(trained.profile),
-            experiment.candidate_digest,
-        )
+    if trained.profile is not None:
+        check_candidate(experiment, trained.profile)
     return decide_experiment(
         experiment,
         benchmark,
         read_receipts(receipts_path),
         exposure=trained.exposure(heldout or heldout_frame(benchmark)),
-        costs=costs,
-        preparation_usd=preparation_usd,
+        **more,
     )
 
 

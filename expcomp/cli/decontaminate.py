@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from expcomp.datasets.decontaminate.check import Checked
 
 SHOWN = 20
-PRELOAD = ("expcomp.datasets.decontaminate.check", "pyarrow.parquet")
 
 
 def register(app: typer.Typer) -> None:
@@ -70,24 +69,19 @@ def decontaminate(
     if drop != (out is not None):
         msg = "--drop and --out go together: the rows that pass are written to --out"
         raise UsageError(msg)
-    import os
     from dataclasses import replace
 
-    from expcomp.datasets.decontaminate.check import check_rows, held_out, write_clean, write_report
+    from expcomp.datasets.decontaminate.check import check_rows, held_out, scanners, write_clean, write_report
     from expcomp.datasets.options import Policy
     from expcomp.io.documents import json_document
-    from expcomp.io.memory import DATASET, processes_within
-    from expcomp.io.pool import workers as pool_of
     from expcomp.io.progress import Progress
-    from expcomp.io.row_files import large
 
     policy = replace(Policy(), coverage=coverage, run=run)
     if level:
         policy = replace(policy, levels=tuple(dict.fromkeys(level)))
     held = held_out(against, columns=column_names(column or []))
-    workers = processes_within(memory_option(memory), workers, DATASET)
-    count = (workers or len(os.sched_getaffinity(0))) if large(rows) else 1
-    with pool_of(count, preload=PRELOAD, engine=engine_option(engine, ray_address, workers)) as pool:
+    where = engine_option(engine, ray_address, workers)
+    with scanners(rows, processes=workers, memory=memory_option(memory), engine=where) as pool:
         checked = check_rows(rows, held, policy, pool=pool, progress=Progress(show=not quiet))
         if report is not None:
             write_report(checked.rows, report, force=force)

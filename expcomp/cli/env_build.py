@@ -62,14 +62,13 @@ def build(
     Example: expcomp env build runs/ --env-id airline --out world
     """
     from expcomp.environments.build import build_environment
-    from expcomp.environments.folder import open_package
+    from expcomp.environments.folder import open_package, require_free
     from expcomp.environments.predictor import GATE
     from expcomp.environments.starting import read_states
-    from expcomp.errors import DestinationExistsError, SourceError, UsageError
+    from expcomp.errors import SourceError, UsageError
     from expcomp.io.documents import json_document
 
-    if out.exists() and not force:
-        raise DestinationExistsError(f"{out} exists; choose another folder, or --force to replace it")
+    require_free(out, force=force)
     try:
         built = build_environment(
             paths,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from expcomp.cli.options import Json, Quiet
+from expcomp.cli.options import Json, Quiet, pairs
 from expcomp.errors import UsageError
 
 _Folder = Annotated[Path, typer.Argument(help="Folder that `experiment seal` wrote.", show_default=False)]
@@ -51,7 +51,7 @@ def seal(
 ) -> None:
     """Close an experiment: experiment.json, benchmark.json, and cells.parquet with every run that is to be made.
 
-    Example: expcomp experiment seal heldout.parquet --baseline profile.json --candidate runs/job-1f0c/profile.json --run job-1f0c
+    Example: expcomp experiment seal heldout.parquet --baseline profile.json --candidate jobs/job-1f0c/profile.json --run job-1f0c
     --grader tests=grade.py --execution-ref sha256:... --policy policy.toml --out sealed
     """
     from expcomp.datasets.decontaminate.heldout import held_out
@@ -64,9 +64,7 @@ def seal(
     from expcomp.training.sealing import benchmark_tasks, lineage_of, seal_benchmark, seal_experiment
     from expcomp.training.verdict_files import write_experiment
 
-    name, sign, file = grader.partition("=")
-    if not sign:
-        raise UsageError(f"--grader {grader}: expected NAME=FILE, as tests=grade.py")
+    ((name, file),) = pairs([grader], "--grader", "NAME=FILE, as tests=grade.py").items()
     graded = GraderIdentity(id=name, artifact_digest=hash_file(Path(file), 1 << 30).digest)
     before, after = (read_document(Profile, p) for p in (baseline, candidate))
     benchmark = seal_benchmark(
@@ -150,10 +148,9 @@ def verify(
 
 
 def _limits(given: list[str]) -> dict[str, int]:
-    found = {}
-    for text in given:
-        name, _, value = text.partition("=")
-        if not value.isdigit():
-            raise UsageError(f"--limit {text}: expected NAME=NUMBER, as steps=30")
-        found[name] = int(value)
-    return found
+    expected = "NAME=NUMBER, as steps=30"
+    found = pairs(given, "--limit", expected)
+    for name, value in found.items():
+        if not value.isdecimal():
+            raise UsageError(f"--limit {name}={value}: expected {expected}")
+    return {name: int(value) for name, value in found.items()}

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from expcomp.cli.options import Force, Json, Quiet, column_names
 from expcomp.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from expcomp.training.dataset import TrainingDataset
-    from expcomp.training.exposure import ExposureIndex
-    from expcomp.training.guard import Level
-    from expcomp.training.profile import Profile
-    from expcomp.training.receipts import TrainingReceipt
 
 _Profile = Annotated[Path | None, typer.Option(help="Profile, with its training in metadata.training.")]
 _Receipts = Annotated[
@@ -76,11 +67,11 @@ def check(
 
     Example: expcomp exposure check --profile profile.json --heldout heldout.jsonl --report found.parquet
     """
-    from expcomp.datasets.decontaminate.heldout import held_out
     from expcomp.io.documents import json_document
     from expcomp.training.documents import to_wire
     from expcomp.training.exposure import ExposureIndex
-    from expcomp.training.guard import LEVELS, GuardPolicy, guard
+    from expcomp.training.guard import LEVELS, GuardPolicy
+    from expcomp.training.lineage import check_exposure
 
     if (profile is None) == (index is None):
         msg = "give either --profile or --index"
@@ -93,22 +84,15 @@ def check(
             "--level near looks at the rows: it needs --profile, and --dataset for each dataset that it was trained on"
         )
         raise UsageError(msg)
-    datasets: Sequence[TrainingDataset] = ()
-    digests: dict[str, str] = {}
-    if index is not None:
-        seen = ExposureIndex.read(index)
-    else:
-        of, receipts = _profile(profile, receipt or [])
-        seen = _index(of, receipts, inventory or [])
-        if level == "near":
-            datasets, digests = _datasets(of, receipts, dataset or [])
-    found = guard(
-        seen,
-        held_out(heldout, columns=column_names(column or [])),
-        level=_level(level),
-        datasets=datasets,
-        dataset_digests=digests,
+    found = check_exposure(
+        ExposureIndex.read(index) if index is not None else profile,  # type: ignore[arg-type]  # one of both
+        heldout,
+        level=level,  # type: ignore[arg-type]  # checked against LEVELS
+        datasets=dataset or (),
+        receipts=receipt or (),
+        inventories=inventory or (),
         policy=GuardPolicy(name="warning" if name_warning else "error"),
+        columns=column_names(column or []),
     )
     if report is not None:
         found.write_private(report, force=force)
@@ -135,12 +119,19 @@ def index(
     Example: expcomp exposure index --profile profile.json --out exposure.parquet
     """
     from expcomp.io.documents import json_document
+    from expcomp.training.documents import read_document
+    from expcomp.training.exposure import ExposureIndex, read_inventories
+    from expcomp.training.profile import Profile
+    from expcomp.training.receipts import read_store
 
     if profile is None:
         msg = "give --profile"
         raise UsageError(msg)
-    of, receipts = _profile(profile, receipt or [])
-    seen = _index(of, receipts, inventory or [])
+    seen = ExposureIndex.of_profile(
+        read_document(Profile, profile),
+        store=read_store(receipt or []),
+        inventories=read_inventories(inventory or []),
+    )
     seen.write(out, force=force)
     told = {
         "out": str(out),
@@ -154,41 +145,15 @@ def index(
         print(f"Wrote {told['lines']:,} tasks of {told['receipts']:,} receipts to {out}.")
 
 
-def _level(level: str) -> Level:
-    return level  # type: ignore[return-value]  # checked against LEVELS
-
-
-def _profile(path: Path | None, receipts: Sequence[Path]) -> tuple[Profile, dict[str, TrainingReceipt]]:
-    from expcomp.training.documents import document_digest, read_document
-    from expcomp.training.profile import Profile
-    from expcomp.training.receipts import TrainingReceipt
-
-    assert path is not None
-    store = [read_document(TrainingReceipt, r) for r in receipts]
-    return read_document(Profile, path), {document_digest(r): r for r in store}
-
-
-def _index(profile: Profile, store: dict[str, TrainingReceipt], inventories: Sequence[Path]) -> ExposureIndex:
-    from expcomp.training.exposure import ExposureIndex, read_inventories
-
-    return ExposureIndex.of_profile(profile, store=store, inventories=read_inventories(inventories))
-
-
-def _datasets(
-    profile: Profile, store: dict[str, TrainingReceipt], paths: Sequence[Path]
-) -> tuple[list[TrainingDataset], dict[str, str]]:
-    from expcomp.training.lineage import lineage_datasets
-
-    return lineage_datasets(profile, paths, store=store)
-
-
 def _show(report: dict[str, Any]) -> None:
+    from expcomp.io.counts import Count
+
     if not report["receipts"]:
         print("The profile declares no training; there is nothing to hold against the held-out tasks.")
         return
     print(
-        f"{report['tasksSeen']:,} tasks of {report['receipts']:,} training runs against {report['heldoutTasks']:,} held-out "
-        f"tasks: {report['verdict']}."
+        f"{Count(report['tasksSeen']):task|tasks} of {Count(report['receipts']):training run|training runs} against "
+        f"{Count(report['heldoutTasks']):held-out task|held-out tasks}: {report['verdict']}."
     )
     parts = (f"{kind} {'not looked at' if n is None else f'{n:,}'}" for kind, n in report["found"].items())
     print(f"Held-out tasks found: {report['heldoutFound']:,} ({', '.join(parts)}).")

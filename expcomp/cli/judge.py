@@ -144,10 +144,13 @@ def _rows(compiled: Path, family: str, *, rejected: bool, limit: int | None) -> 
     import polars as pl
 
     from expcomp.compiler.compilation import open_compilation
+    from expcomp.io.nearest import nearest
 
     compilation = open_compilation(compiled)
     if family not in list(compilation.rows):
-        msg = f"there is no family '{family}'; known are {', '.join(compilation.rows)}"
+        msg = (
+            f"there is no family '{family}'; known are {', '.join(compilation.rows)}{nearest(family, compilation.rows)}"
+        )
         raise UsageError(msg)
     frame = compilation.rows[family]
     if rejected:

@@ -176,12 +176,13 @@ def history(
     """
     import polars as pl
 
+    from expcomp.io.wording import worded
     from expcomp.tables.ledger_views import ACTIONS
 
     form = form_of(as_json=as_json, md=md, csv=csv, quiet=quiet)
     frame = opened(ledger).history.collect()
     if form == "table":
-        counts = [pl.when(pl.col(a) > 0).then(pl.format("{} {}", pl.col(a), pl.lit(a))) for a in ACTIONS]
+        counts = [pl.when(pl.col(a) > 0).then(worded("{} {}", pl.col(a), pl.lit(a))) for a in ACTIONS]
         frame = frame.with_columns(
             runs=pl.concat_str(counts, separator=", ", ignore_nulls=True),
             committed_at=pl.col("committed_at").dt.strftime("%Y-%m-%d %H:%M:%S UTC"),

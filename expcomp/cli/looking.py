@@ -35,6 +35,7 @@ def rows(
 
     from expcomp.compiler.compilation import open_compilation
     from expcomp.io.documents import json_document
+    from expcomp.io.nearest import nearest
 
     compilation = open_compilation(folder)
     if family is None:
@@ -46,7 +47,7 @@ def rows(
         return
     where = compilation.rejected if rejected else compilation.rows
     if family not in list(where):
-        msg = f"there is no family '{family}'; known are {', '.join(where)}"
+        msg = f"there is no family '{family}'; known are {', '.join(where)}{nearest(family, where)}"
         raise UsageError(msg)
     frame = where[family]
     if package is not None:
@@ -85,7 +86,9 @@ def _lines(key: str, value: Any) -> list[str]:
     if isinstance(value, list) and value and isinstance(value[0], dict) and "role" in value[0]:
         return [f"{key}:", *(f"  {m.get('role')}: {m.get('content') or ''} {_calls(m)}".rstrip() for m in value)]
     if isinstance(value, dict):
-        return [f"{key}: " + ", ".join(f"{k} {v}" for k, v in value.items())]
+        return [
+            f"{key}: " + ", ".join(f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in value.items())
+        ]
     return [f"{key}: {value}"]
 
 

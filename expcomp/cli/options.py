@@ -10,6 +10,8 @@ import typer
 from expcomp.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from expcomp.io.engine import Engine
     from expcomp.sources._contract import ReadOptions
 
@@ -28,12 +30,20 @@ EngineName = Annotated[
     str,
     typer.Option(
         "--engine",
-        help="Where the work runs: local processes, or ray (extra: ray) for many machines; outputs do not depend on it.",
+        help="Where the work runs: local processes, or ray (extra: ray) for many machines, which all see inputs and output under one path; "
+        "outputs do not depend on it.",
     ),
 ]
 RayAddress = Annotated[
     str | None,
     typer.Option("--ray-address", help="Address of a running Ray cluster, or auto; default: Ray is started here."),
+]
+Cache = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache",
+        help="Folder in which copies of addresses stay: the next run with it fetches only what the store shows to have changed.",
+    ),
 ]
 FormatName = Annotated[
     str | None, typer.Option("--format", help="Read everything as this format; default: by content.")
@@ -145,9 +155,19 @@ def column_names(given: list[str]) -> dict[str, str]:
     Raises:
         UsageError: One that is not of this form.
     """
-    pairs = [g.partition("=") for g in given]
-    for part, sign, name in pairs:
-        if not (part and sign and name):
-            msg = f"--column {part}{sign}{name}: expected PART=NAME, as in prompt=problem"
-            raise UsageError(msg)
-    return {part: name for part, _, name in pairs}
+    return pairs(given, "--column", "PART=NAME, as in prompt=problem")
+
+
+def pairs(given: Iterable[str], option: str, expected: str) -> dict[str, str]:
+    """Values of an option that are a name, `=` and a text, as a mapping.
+
+    Raises:
+        UsageError: One that is not; the message names the option, and says what is expected.
+    """
+    found = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        if not (name and value):
+            raise UsageError(f"{option} {text}: expected {expected}")
+        found[name] = value
+    return found

@@ -51,6 +51,7 @@ def contract(
     Example: expcomp pack contract runs/packages/count_gauges --out contract.json
     """
     from expcomp.io.documents import json_document, write_text
+    from expcomp.io.row_files import replacing
     from expcomp.packs.contracts.infer import infer_contracts
 
     found = infer_contracts(path, by=by, rows=rows, max_bytes=max_mb << 20)
@@ -67,7 +68,9 @@ def contract(
     if out.exists():
         msg = f"{out} exists; choose another --out"
         raise UsageError(msg)
-    write_text(out, json_document(next(iter(chosen.values()))))
+    with replacing(out, force=False) as file:
+        write_text(file, json_document(next(iter(chosen.values()))))
+    print(f"wrote {out}")
 
 
 def verify(

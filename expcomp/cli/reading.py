@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from expcomp.cli.inputs import inputs
 from expcomp.cli.options import (
     Arm,
+    Cache,
     Config,
     EngineName,
     Force,
@@ -28,9 +29,6 @@ from expcomp.cli.options import (
     memory_option,
     read_options,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def register(app: typer.Typer) -> None:
@@ -56,6 +54,7 @@ def read(
     memory: Memory = None,
     engine: EngineName = "local",
     ray_address: RayAddress = None,
+    cache: Cache = None,
     tools: Tools = None,
     system: System = None,
     arm: Arm = None,
@@ -74,13 +73,16 @@ def read(
     from expcomp.cli.show import show_traces
     from expcomp.io.documents import json_document
     from expcomp.io.progress import Progress
+    from expcomp.io.publish import refuse
     from expcomp.sources.load import scan_traces
 
     options = read_options(
         tools=tools, system=system, arm=arm, task_id=task_id, trial=trial, score_scale=score_scale, config=config
     )
     where, progress = engine_option(engine, ray_address, workers), Progress(show=not quiet)
-    with inputs(paths, where, beside=out, quiet=quiet) as given:
+    if out is not None:
+        refuse(out, force=force)
+    with inputs(paths, where, beside=out, cache=cache, quiet=quiet) as given:
         ts = scan_traces(
             *given,
             format=format_,

@@ -14,11 +14,14 @@ def show_report(report: dict[str, Any], out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from expcomp.io.counts import Count
+
     console = Console()
     total, tables, run = report["total"], report["tables"], report["run"]
-    formats = ", ".join(f"{n} {name}" for name, n in report["attempts"].items()) or "no attempts"
+    attempts = f"{Count(sum(report['attempts'].values())):attempt|attempts}"
+    formats = ", ".join(f"{name} {n:,}" for name, n in report["attempts"].items())
     console.print(
-        f"Read {len(report['packages'])} packages or files: attempts {formats}; "
+        f"Read {Count(len(report['packages'])):package or file|packages or files}: {attempts}{f' ({formats})' if formats else ''}; "
         f"{tables.get('steps', 0):,} steps, {tables.get('evidence', 0):,} referenced files."
     )
     table = Table(box=None, pad_edge=False)
@@ -59,9 +62,11 @@ def show_traces(summary: pl.DataFrame, skipped: pl.DataFrame, units: int, out: P
     from rich.console import Console
     from rich.table import Table
 
+    from expcomp.io.counts import Count
+
     console = Console()
     total = int(summary["attempts"].sum())
-    console.print(f"Read {units:,} files and folders: {total:,} attempts.")
+    console.print(f"Read {Count(units):file or folder|files and folders}: {Count(total):attempt|attempts}.")
     table = Table(box=None, pad_edge=False)
     table.add_column("format", no_wrap=True, min_width=10)
     table.add_column("arm", overflow="fold", min_width=12)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expcomp.cli.options import Force, Json, Quiet
+from expcomp.cli.options import Force, Json, Quiet, pairs
 from expcomp.errors import UsageError
 
 if TYPE_CHECKING:
-    from expcomp.training.receipts import TrainingReceipt
     from expcomp.training.run.results import TrainingFailure, TrainingSuccess
 
 _Receipts = Annotated[
@@ -52,6 +51,10 @@ def prepare(
     model: Annotated[Path | None, typer.Option(help="--spec: folder of the model to start from.")] = None,
     profile: Annotated[Path | None, typer.Option(help="--spec: profile to start from.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="--spec: option of TRL, as max_steps=2. Repeatable.")] = None,
+    usd_per_hour: Annotated[
+        float | None,
+        typer.Option(min=0, help="--spec: price of the machine; without it the cost is unknown and nothing ships."),
+    ] = None,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -61,21 +64,22 @@ def prepare(
     Example: expcomp train prepare ds -o train.json --heldout heldout.parquet --spec train.toml --model base --profile profile.json
     """
     from expcomp.io.documents import json_document
-    from expcomp.training.handoff import training_rows, write_heldout
+    from expcomp.io.row_files import replace_parquet
+    from expcomp.training.handoff import training_rows
     from expcomp.training.packing import write_dataset
-    from expcomp.training.run.spec_text import option_values, write_spec
+    from expcomp.training.run.spec_text import option_value, write_spec
 
     if spec is not None and (model is None or profile is None):
         raise UsageError("--spec needs --model and --profile")
-    options = option_values(option or [])
+    options = {n: option_value(v) for n, v in pairs(option or [], "--option", "NAME=VALUE, as max_steps=2").items()}
     found = training_rows(dataset, config, train=train, validation=validation)
     made = write_dataset(found.rows, found.kind, out, force=force).to_dict()
     if heldout is not None:
-        write_heldout(found.heldout, heldout, force=force)
+        replace_parquet(found.heldout, heldout, force=force)
     if spec is not None and model is not None and profile is not None:
         write_spec(
             spec, profile=profile, dataset=out, dataset_digest=made["digest"], kind=found.kind, model=model,
-            heldout=heldout, options=options, force=force,
+            heldout=heldout, options=options, usd_per_hour=usd_per_hour, force=force,
         )  # fmt: skip
     told = made | {"out": str(out), "heldout_tasks": found.heldout.height}
     if as_json:
@@ -116,7 +120,7 @@ def resume(
 ) -> None:
     """Take up a job whose training succeeded, from its checkpoint on; nothing is trained again.
 
-    Example: expcomp train resume runs/job-1f0c9d2ab3e4f567
+    Example: expcomp train resume jobs/job-1f0c9d2ab3e4f567
     """
     from expcomp.training.run.machine import resume_training
     from expcomp.training.run.spec import read_ports
@@ -136,12 +140,13 @@ def verify(
 ) -> None:
     """Recompute all that the receipt and the profile of a job say; exit 1 and the names of the files when something differs.
 
-    Example: expcomp train verify runs/job-1f0c9d2ab3e4f567
+    Example: expcomp train verify jobs/job-1f0c9d2ab3e4f567
     """
     from expcomp.io.documents import json_document
+    from expcomp.training.receipts import read_store
     from expcomp.training.run.verify import verify_job
 
-    checks = verify_job(job, store=_store(receipt or []), receipt_digest=receipt_digest).to_dicts()
+    checks = verify_job(job, store=read_store(receipt or []), receipt_digest=receipt_digest).to_dicts()
     bad = [c for c in checks if c["ok"] is False]
     if as_json:
         print(json_document({"job": str(job), "ok": not bad, "checks": checks}), end="")
@@ -164,15 +169,15 @@ def lineage(
 ) -> None:
     """The training runs behind a profile, nearest first; a chain that was tampered with is refused.
 
-    Example: expcomp train lineage runs/job-1f0c9d2ab3e4f567/profile.json
+    Example: expcomp train lineage jobs/job-1f0c9d2ab3e4f567/profile.json
     """
     from expcomp.io.documents import json_document
     from expcomp.training.documents import read_document
     from expcomp.training.profile import Profile
-    from expcomp.training.receipts import receipt_frame
+    from expcomp.training.receipts import read_store, receipt_frame
 
     training = read_document(Profile, profile).training
-    receipts = [] if training is None else training.resolved(_store(receipt or []), str(profile))
+    receipts = [] if training is None else training.resolved(read_store(receipt or []), str(profile))
     lines = receipt_frame(receipts).to_dicts()
     if as_json:
         print(json_document(lines), end="")
@@ -200,7 +205,7 @@ def score(
 ) -> None:
     """Measure a local model on held-out conversations: how likely it finds the answers that passed (extra `train`). No pass rate.
 
-    Example: expcomp train score ds --model runs/job-1f0c9d2ab3e4f567/checkpoint --arm tuned --out tuned.jsonl
+    Example: expcomp train score ds --model jobs/job-1f0c9d2ab3e4f567/checkpoint --arm tuned --out tuned.jsonl
     """
     from contextlib import nullcontext
 
@@ -221,17 +226,8 @@ def score(
     if as_json:
         print(json_document(told), end="")
     elif not quiet:
-        print(
-            f"Wrote {told['trials']:,} trials of {told['tasks']:,} tasks to {out}; mean score {told['mean_score'] or 0:.6f}."
-        )
-
-
-def _store(paths: list[Path]) -> dict[str, TrainingReceipt]:
-    from expcomp.training.documents import document_digest, read_document
-    from expcomp.training.receipts import TrainingReceipt
-
-    receipts = [read_document(TrainingReceipt, p) for p in paths]
-    return {document_digest(r): r for r in receipts}
+        mean = "no score" if told["mean_score"] is None else f"mean score {told['mean_score']:.6f}"
+        print(f"Wrote {told['trials']:,} trials of {told['tasks']:,} tasks to {out}; {mean}.")
 
 
 def _tell(result: TrainingSuccess | TrainingFailure, *, as_json: bool, quiet: bool) -> None:

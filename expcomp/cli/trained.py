@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expcomp.errors import CheckFailedError, UsageError
+from expcomp.errors import UsageError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,7 +42,7 @@ class Trained:
         if not given and len(receipts) > 1:
             raise UsageError("several --receipt need the --profile that names them; one alone is that of the candidate")
         self.receipts, self.inventories, self.report, self.untrained = receipts, inventories, report, untrained
-        self.profile: Profile | None = _of_job(job) if job is not None else _of_file(profile)
+        self.profile = _profile(job, profile)
 
     def exposure(self, heldout: list[Path] | pl.DataFrame) -> Exposure | ExposureReport:
         """What the held-out guard says."""
@@ -67,27 +67,11 @@ class Trained:
         return check_exposure(trained, held, receipts=store, inventories=self.inventories)
 
 
-def _of_file(path: Path | None) -> Profile | None:
+def _profile(job: Path | None, profile: Path | None) -> Profile | None:
     from expcomp.training.documents import read_document
     from expcomp.training.profile import Profile
+    from expcomp.training.run.verify import verified_profile
 
-    return None if path is None else read_document(Profile, path)
-
-
-def _of_job(job: Path) -> Profile:
-    """The profile of a job, when everything in its folder holds.
-
-    Raises:
-        CheckFailedError: Something does not; the message names the file.
-    """
-    from expcomp.training.documents import read_document
-    from expcomp.training.profile import Profile
-    from expcomp.training.run.verify import verify_job
-
-    bad = verify_job(job).filter(ok=False)
-    if bad.height:
-        told = bad.row(0, named=True)
-        raise CheckFailedError(
-            f"{job / told['document']}: {told['check']}: found {told['found']}; expected {told['expected']}"
-        )
-    return read_document(Profile, job / "profile.json")
+    if job is not None:
+        return verified_profile(job)
+    return None if profile is None else read_document(Profile, profile)

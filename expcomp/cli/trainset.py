@@ -49,16 +49,16 @@ def validate(
     import polars as pl
 
     from expcomp.io.documents import json_document
+    from expcomp.io.row_files import replace_parquet
     from expcomp.training.checks import unreadable
     from expcomp.training.dataset import check_dataset
-    from expcomp.training.packing import write_findings
 
     checked = check_dataset(dataset, expected_digest=digest, limits=limits_of(max_bytes, max_rows))
     found = checked.findings
     if errors_only:
         found = found.filter(pl.col("severity") == "error")
     if report is not None:
-        write_findings(found, report, force=force)
+        replace_parquet(found, report, force=force)
     if as_json:
         of = checked.dataset
         told = {

@@ -55,8 +55,24 @@ def _column(frame: pl.DataFrame, name: str, dtype: pl.DataType) -> pl.Series:
     try:
         return given.cast(dtype)
     except pl.exceptions.PolarsError as error:
-        msg = f"column {name} of the trials is {given.dtype}, expected {dtype}: {error}"
-        raise TableError(msg) from error
+        raise TableError(_no_value(frame, name, dtype)) from error
+
+
+def _no_value(frame: pl.DataFrame, name: str, dtype: pl.DataType) -> str:
+    """The first value of a column that is none of its type, with its row."""
+    given, expected = (
+        frame[name],
+        "true or false" if dtype == pl.Boolean else "a number" if dtype.is_numeric() else str(dtype),
+    )
+    if given.dtype != pl.String:
+        return f"column {name} of the trials is {given.dtype}, expected {expected}"
+    fits = (
+        given.str.to_lowercase().is_in(["true", "false"])
+        if dtype == pl.Boolean
+        else given.cast(dtype, strict=False).is_not_null()
+    )
+    row = int((given.is_not_null() & ~fits).arg_max() or 0)
+    return f"row {row + 1} of the trials: {name} is {given[row]!r}, expected {expected}"
 
 
 def _check(trials: pl.DataFrame, more: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +21,13 @@ from expcomp.datasets.split import assign
 from expcomp.datasets.stage import Shared, Staged, StageJob, plan_stage, run_stage, share
 from expcomp.errors import SourceError, UsageError
 from expcomp.io.engine import Engine, engine_of
-from expcomp.io.memory import DATASET, processes_within
+from expcomp.io.memory import DATASET, processes_within, processors
+from expcomp.io.nearest import nearest
 from expcomp.io.pool import workers
 from expcomp.io.progress import Progress
 from expcomp.io.publish import publish
 from expcomp.io.sinks import read_part
+from expcomp.io.staging import PARTS, scratch, subfolder
 from expcomp.tables.targets import GROUPS, TARGETS
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def resolve_targets(names: Sequence[str]) -> list[Target]:
     wanted: set[str] = set()
     for name in names:
         if name not in TARGETS and name not in GROUPS:
-            msg = f"there is no target '{name}'; known are {', '.join(TARGETS)}, and {', '.join(GROUPS)} for all of a trainer"
+            near = nearest(name, [*TARGETS, *GROUPS])
+            msg = f"there is no target '{name}'; known are {', '.join(TARGETS)}, and {', '.join(GROUPS)} for all of a trainer{near}"
             raise UsageError(msg)
         wanted |= set(GROUPS.get(name, (name,)))
     return [t for t in TARGETS.values() if t.name in wanted]
@@ -98,9 +100,7 @@ def write_datasets(
     wanted = resolve_targets(targets)
     compiled, target = Compiled.of(Path(source)), Path(out)
     _apart(Path(source), target)
-    with publish(target, force=force) as staging:
-        parts = staging / ".parts"
-        parts.mkdir()
+    with publish(target, force=force) as staging, scratch(staging / PARTS) as parts:
         look = compiled.lookups(users=options.group == "user")
         places = assign(look.tasks, look.attempts, options)
         checked = guard_of(look.tasks, against, options.policy, columns=columns)
@@ -115,14 +115,15 @@ def write_datasets(
                 msg = f"{source}: rows/{kind.family}.parquet is missing; compile again"
                 raise SourceError(msg)
             jobs += plan_stage(kind, path.absolute(), parts, len(jobs))
-        cores = processes or len(os.sched_getaffinity(0))
-        with workers(min(cores, max(1, len(jobs))), preload=PRELOAD, engine=where) as pool:
+        cores = processes or processors()
+        seen = (staging, Path(source))
+        with workers(min(cores, max(1, len(jobs))), preload=PRELOAD, engine=where, seen=seen) as pool:
             with progress.stage("rows", len(jobs)) as tick:
                 staged = pool.map(run_stage, jobs, tick)
             plan = _plan(wanted, staged, parts, staging, options)
             with progress.stage("write", len(plan.jobs)) as tick:
                 done = pool.map(run_shard, plan.jobs, tick)
-        manifest = finish(
+        return finish(
             Built(
                 wanted,
                 plan.keys,
@@ -139,8 +140,6 @@ def write_datasets(
             compiled.fingerprint,
             about or {},
         )
-        shutil.rmtree(parts)
-    return manifest
 
 
 @dataclass(frozen=True)
@@ -164,8 +163,7 @@ def _plan(wanted: Sequence[Target], staged: Sequence[Staged], parts: Path, out: 
             plan.left[target.name] = pl.concat([left, more])
             folder = out / "data" / target.config
             if kept.height:
-                folder.mkdir(parents=True)
-                plan.jobs.extend(plan_shards(target, kept, parts, folder))
+                plan.jobs.extend(plan_shards(target, kept, parts, subfolder(folder)))
     # The largest first, so that no worker is left with a long job at the end.
     plan.jobs.sort(key=lambda j: -int(j.rows["_size"].sum()))
     return plan

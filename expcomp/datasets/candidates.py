@@ -15,6 +15,7 @@ from expcomp.datasets.measures import MEASURES, measured
 from expcomp.datasets.order import shuffle_key
 from expcomp.datasets.split import unlisted
 from expcomp.datasets.tools import with_tools
+from expcomp.io.wording import worded
 from expcomp.tables.family import CHAT
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _guarded(
         "row_id",
         "task_id",
         reason=pl.lit("contaminated"),
-        detail=pl.format(
+        detail=worded(
             "held-out {} {}: coverage {}, longest run {} words",
             "heldout",
             "field",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from expcomp.datasets.decontaminate.heldout import task_identity
 from expcomp.datasets.flat import filled, prompt_task
 from expcomp.errors import SourceError
 from expcomp.io.documents import read_json
+from expcomp.io.memory import processors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -190,7 +190,7 @@ def prepared(look: Lookups, source: Compiled, kinds: Mapping[str, Kind]) -> Look
 def identified(tasks: pl.DataFrame) -> pl.DataFrame:
     """`task_identity` of a table, slice by slice on all processors: it reads every text, and needs several times its size."""
     slices = [tasks.slice(start, _SLICE) for start in range(0, max(1, tasks.height), _SLICE)]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+    with ThreadPoolExecutor(processors()) as threads:
         return pl.concat(threads.map(task_identity, slices))
 
 

@@ -21,6 +21,7 @@ from expcomp.datasets.flat import (
 from expcomp.datasets.normal import Reason, first_reason, first_unsound, normalise_flat
 from expcomp.datasets.options import DatasetOptions
 from expcomp.io.digest import sha256_expr
+from expcomp.io.wording import worded
 
 _LINE = pl.int_range(pl.len(), dtype=pl.UInt32)
 _IS_AGENT = pl.col("role") == "assistant"
@@ -239,7 +240,7 @@ def turns(frame: pl.DataFrame, lookups: Lookups, options: DatasetOptions) -> Mad
     facts = rows.select(
         "row", "row_id", "task_id", "attempt_id", "evidence_ids", "tools", "reason", "little", "unsound", "detail"
     )
-    row_id = pl.format("{}#{}", "row_id", "source_pos")
+    row_id = worded("{}#{}", "row_id", "source_pos")
     turn = flat.filter("wanted").drop("reason").join(facts, on="row", how="left", maintain_order="left")
     turn = turn.with_columns(
         row_id=row_id,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,8 +22,10 @@ from expcomp.datasets.registry import KINDS
 from expcomp.datasets.shards import plan_shards, ranked, run_shard
 from expcomp.datasets.split import assign
 from expcomp.errors import UsageError
+from expcomp.io.nearest import nearest
 from expcomp.io.parts import write_batches
 from expcomp.io.publish import publish
+from expcomp.io.staging import PARTS, scratch, subfolder
 from expcomp.tables.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -109,19 +110,15 @@ class Dataset:
         Raises:
             OutputError: `out` exists or cannot be written.
         """
-        with publish(Path(out), force=force) as staging:
-            parts, data = staging / ".parts", staging / "data" / self.target.config
-            parts.mkdir()
+        with publish(Path(out), force=force) as staging, scratch(staging / PARTS) as parts:
             done = []
             if self._keys.height:
-                data.mkdir(parents=True)
+                data = subfolder(staging / "data" / self.target.config)
                 write_batches(self._chosen, [self._chosen.height], parts / _PART)
                 place = {"_part": pl.lit(_PART), "_batch": pl.lit(0, pl.UInt32)}
                 keys = self._keys.with_columns(**place, _row=pl.int_range(pl.len(), dtype=pl.UInt32))
                 done = [run_shard(job) for job in plan_shards(self.target, keys, parts, data)]
-            manifest = finish(replace(self._built, done=done), staging, self._input, about or {})
-            shutil.rmtree(parts)
-        return manifest
+            return finish(replace(self._built, done=done), staging, self._input, about or {})
 
     def card(self) -> str:
         """The dataset card that `write` would put beside the files, without file names."""
@@ -180,7 +177,7 @@ def dataset(
         SourceError: The compile or a held-out set cannot be read.
     """
     if target not in TARGETS:
-        msg = f"there is no target '{target}'; known are {', '.join(TARGETS)}"
+        msg = f"there is no target '{target}'; known are {', '.join(TARGETS)}{nearest(target, TARGETS)}"
         raise UsageError(msg)
     options = _options(options, changes)
     wanted = TARGETS[target]
@@ -229,7 +226,7 @@ def _options(options: DatasetOptions | None, changes: Mapping[str, Any]) -> Data
     options = options or DatasetOptions()
     unknown = sorted(set(changes) - set(options.to_dict()))
     if unknown:
-        msg = f"there is no option {', '.join(unknown)}; known are {', '.join(options.to_dict())}"
+        msg = f"there is no option {', '.join(unknown)}; known are {', '.join(options.to_dict())}{nearest(min(unknown), options.to_dict())}"
         raise UsageError(msg)
     splits = changes.get("splits")
     if isinstance(splits, Mapping):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from expcomp.io.digest import sha256_expr
+from expcomp.io.wording import worded
 from expcomp.tables.family import CHAT, MESSAGE
 
 FIELDS = tuple(f.name for f in MESSAGE.fields)
@@ -23,7 +24,7 @@ def filled(column: str) -> pl.Expr:
 def prompt_task(column: str) -> pl.Expr:
     """A name for the task of what names none: equal words of a user, in whatever case and spacing, are one task."""
     words = pl.col(column).str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase()
-    return pl.format("prompt/{}", sha256_expr(words).str.head(16))
+    return worded("prompt/{}", sha256_expr(words).str.head(16))
 
 
 def explode_chat(frame: pl.DataFrame, column: str) -> pl.DataFrame:

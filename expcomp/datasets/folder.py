@@ -21,10 +21,11 @@ from expcomp.datasets.recipes import dataset_info
 from expcomp.datasets.select import length_report
 from expcomp.datasets.shards import ShardDone
 from expcomp.datasets.tokens import advice
-from expcomp.io.dataset_files import Written
 from expcomp.io.digest import sha256_file
 from expcomp.io.documents import write_json, write_text
-from expcomp.io.sinks import join_lines, write_parquet
+from expcomp.io.hashing import written
+from expcomp.io.sinks import join_ranges, write_parquet
+from expcomp.io.staging import discard, drop_empty, move
 from expcomp.tables.datasets import INVENTORY, LEFT_OUT, ROW_INDEX
 from expcomp.tables.targets import Target
 from expcomp.version import __version__
@@ -74,7 +75,7 @@ def finish(built: Built, staging: Path, input_digest: str | None, about: Mapping
     for name, frame in side.items():
         path = staging / f"{name}.parquet"
         rows = write_parquet(frame, path, {})
-        tables.append({"path": path.name, "rows": rows, "bytes": path.stat().st_size, "sha256": sha256_file(path)})
+        tables.append({"path": path.name} | written(path, rows)._asdict())
     manifest: dict[str, Any] = {
         "expcomp_version": __version__,
         "name": about.get("name"),
@@ -129,25 +130,23 @@ def _named(target: Target, done: Sequence[ShardDone], staging: Path) -> list[dic
         if target.name in _ONE_FILE and len(full) > 1:
             full = [_joined(folder, full)]
         for place, shard in enumerate(full):
-            for ending, written in shard.files.items():
+            for ending, made in shard.files.items():
                 path = folder / f"{split}-{place:05}-of-{len(full):05}.{ending}"
-                (folder / f"{split}-{shard.number:05}.{ending}").rename(path)
+                move(folder / f"{split}-{shard.number:05}.{ending}", path)
                 name = path.relative_to(staging).as_posix()
-                files.append({"path": name, "split": split} | written._asdict())
-    if folder.is_dir() and not files:
-        folder.rmdir()
+                files.append({"path": name, "split": split} | made._asdict())
+    if not files:
+        drop_empty(folder)
     return sorted(files, key=lambda f: str(f["path"]))
 
 
 def _joined(folder: Path, shards: Sequence[ShardDone]) -> ShardDone:
     """The lines of several shards in the file of the first."""
-    paths = [folder / f"{s.split}-{s.number:05}.jsonl" for s in shards]
-    whole = folder / f"{shards[0].split}.whole"
-    rows, digest = join_lines(paths, whole)
-    for path in paths:
-        path.unlink()
-    whole.rename(paths[0])
-    return replace(shards[0], files={"jsonl": Written(rows, paths[0].stat().st_size, digest)})
+    first, *rest = (folder / f"{s.split}-{s.number:05}.jsonl" for s in shards)
+    sizes = [s.files["jsonl"].bytes for s in shards]
+    joined = join_ranges([(path, 0, size) for path, size in zip((first, *rest), sizes, strict=True)], first)
+    discard(rest)
+    return replace(shards[0], files={"jsonl": joined})
 
 
 def _taken(keys: pl.DataFrame, done: Sequence[ShardDone]) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from expcomp.datasets.decontaminate.chain import TASK_HITS, task_hits
 from expcomp.datasets.decontaminate.heldout import held_out
 from expcomp.datasets.decontaminate.index import Index
 from expcomp.datasets.options import Policy
+from expcomp.io.wording import worded
 
 _BANNED = {"task_id": pl.String(), "detail": pl.String()}
 
@@ -50,10 +51,10 @@ def guard_of(
         _name=pl.concat_str("benchmark", "task", separator="/", ignore_nulls=True),
     )
     # Words for a human; the levels are in the report. A task without a name is told by its place in the set.
-    name = pl.when(pl.col("_name") != "").then("_name").otherwise(pl.format("task {}", pl.col("heldout") + 1))
+    name = pl.when(pl.col("_name") != "").then("_name").otherwise(worded("task {}", pl.col("heldout") + 1))
     banned = (
         hits.join(names, on="heldout", how="left", maintain_order="left")
         .unique("task_id", keep="first", maintain_order=True)
-        .select("task_id", detail=pl.format("{} with held-out {}", "level", name))
+        .select("task_id", detail=worded("{} with held-out {}", "level", name))
     )
     return Checked(held, hits, banned, Index.build(held, policy) if "ngram" in policy.levels else None)

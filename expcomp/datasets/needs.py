@@ -8,6 +8,7 @@ import polars as pl
 
 from expcomp.datasets.contract import LEFT
 from expcomp.datasets.select import select
+from expcomp.io.wording import worded
 
 if TYPE_CHECKING:
     from expcomp.datasets.options import DatasetOptions
@@ -63,7 +64,7 @@ def _too_long(keys: pl.DataFrame, options: DatasetOptions) -> tuple[pl.DataFrame
         return keys, pl.DataFrame(schema=LEFT)
     fits = (pl.col("_tokens") <= options.max_tokens).fill_null(value=False)
     gone = keys.filter(~fits).select(
-        "row_id", "task_id", reason=pl.lit("too_long"), detail=pl.format("{} tokens", "_tokens")
+        "row_id", "task_id", reason=pl.lit("too_long"), detail=worded("{} tokens", "_tokens")
     )
     return keys.filter(fits), gone.cast(pl.Schema(LEFT))
 
@@ -101,7 +102,7 @@ def _near(target: Target, keys: pl.DataFrame, options: DatasetOptions) -> tuple[
         "row_id",
         "task_id",
         reason=pl.lit("near_duplicate"),
-        detail=pl.format("like {}, one of {}", "kept_id", "size"),
+        detail=worded("like {}, one of {}", "kept_id", "size"),
     )
     kept = keys.join(named, on="_unit", how="anti", maintain_order="left").drop("_unit", "_near")
     return kept, lost.cast(pl.Schema(LEFT))

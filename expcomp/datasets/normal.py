@@ -17,6 +17,7 @@ import polars as pl
 from expcomp.datasets.answers import LINE, answered_calls
 from expcomp.datasets.contract import LEFT
 from expcomp.datasets.flat import FIELDS, explode_calls, explode_chat, filled, implode_chat, per_message
+from expcomp.io.wording import worded
 from expcomp.tables.family import CALL, MESSAGE
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -128,9 +129,7 @@ def first_unsound(flat: pl.DataFrame) -> pl.DataFrame:
             "row",
             "reason",
             good="pos",
-            detail=pl.format(
-                "message {}: {}", pl.coalesce("source_pos", "pos"), pl.col("reason").replace(DESCRIPTIONS)
-            ),
+            detail=worded("message {}: {}", pl.coalesce("source_pos", "pos"), pl.col("reason").replace(DESCRIPTIONS)),
         )
     )
 
@@ -237,7 +236,7 @@ def _calls(flat: pl.DataFrame) -> pl.DataFrame:
     place = LINE - pl.when(_first()).then(LINE).forward_fill() + 1
     number = place.cast(pl.String).str.zfill(4)
     calls = calls.with_columns(
-        new_id=pl.when(pl.col("row").is_in(rows.implode())).then(pl.format("call_{}", number)).otherwise("id"),
+        new_id=pl.when(pl.col("row").is_in(rows.implode())).then(worded("call_{}", number)).otherwise("id"),
         out_of_range=_out_of_range(calls["arguments"]),
     )
     return calls.with_columns(

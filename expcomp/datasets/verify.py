@@ -13,7 +13,7 @@ from expcomp.errors import ExpcompError, SourceError
 from expcomp.io.digest import sha256_file
 from expcomp.io.documents import read_json
 from expcomp.io.files import listing
-from expcomp.io.sinks import lines_digest
+from expcomp.io.sinks import lines_digest, parquet_height
 
 
 def is_dataset(folder: Path) -> bool:
@@ -60,11 +60,7 @@ def _file(root: Path, name: str, entry: dict[str, Any], found: Verification) -> 
     if "rows" not in entry:
         return
     try:
-        rows = (
-            lines_digest(path)[0]
-            if name.endswith(".jsonl")
-            else pl.scan_parquet(path).select(pl.len()).collect().item()
-        )
+        rows = lines_digest(path)[0] if name.endswith(".jsonl") else parquet_height(path)
     except pl.exceptions.PolarsError as error:
         found.problems.append(f"{name}: cannot be read ({error})")
         return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from expcomp.io.wording import worded
 from expcomp.ledger.cases import CASE, active, clean_text, in_order
 from expcomp.ledger.decide import decide
 from expcomp.ledger.drift import score_text
@@ -83,7 +84,7 @@ def _decision_cells(cases: pl.DataFrame, spec: Mapping[str, Any]) -> pl.DataFram
     limit = spec["limits"]["cell"]
     ready = pl.when("pair_complete").then(pl.lit(spec["pair"]["ready"])).otherwise("pair_blocker")
     live, gone = pl.col("active_run_count"), pl.col("archived_run_count")
-    count = pl.when(gone > 0).then(pl.format("{} active / {} archived", live, gone)).otherwise(live.cast(pl.String))
+    count = pl.when(gone > 0).then(worded("{} active / {} archived", live, gone)).otherwise(live.cast(pl.String))
     return _cells(
         cases,
         _code(pl.col("filed_benchmark"), limit),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from expcomp.io.wording import worded
 from expcomp.ledger.build import apply, constant
 from expcomp.ledger.engine import compile_rules
 
@@ -39,7 +40,7 @@ def repair_columns(frame: pl.DataFrame, pack: Pack) -> pl.DataFrame:
 def _action(repair: pl.Expr, texts: Mapping[str, Any]) -> pl.Expr:
     known = {k: v for k, v in texts.items() if k != "pattern"}
     pattern = texts.get("pattern")
-    other = pl.lit(None, dtype=pl.String()) if pattern is None else pl.format(pattern.replace("{repair}", "{}"), repair)
+    other = pl.lit(None, dtype=pl.String()) if pattern is None else worded(pattern.replace("{repair}", "{}"), repair)
     if not known:
         return other
     return repair.replace_strict(list(known), list(known.values()), default=other, return_dtype=pl.String())

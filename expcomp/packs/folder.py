@@ -8,7 +8,8 @@ import polars as pl
 
 from expcomp.errors import UsageError
 from expcomp.io.digest import sha256_expr, sha256_file
-from expcomp.io.documents import write_json
+from expcomp.io.documents import read_json, write_json
+from expcomp.io.nearest import nearest
 from expcomp.io.publish import publish
 from expcomp.io.sinks import write_parquet
 from expcomp.io.text_files import write_texts
@@ -20,6 +21,7 @@ from expcomp.tables.packs import PACK_TABLES
 from expcomp.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from expcomp.packs.pack import Packs
@@ -33,7 +35,7 @@ def write_packs(packs: Packs, out: Path, *, layout: str, force: bool) -> dict[st
         UsageError: There is no such layout.
     """
     if layout not in LAYOUTS:
-        raise UsageError(f"there is no layout '{layout}'; known are {', '.join(LAYOUTS)}")
+        raise UsageError(f"there is no layout '{layout}'; known are {', '.join(LAYOUTS)}{nearest(layout, LAYOUTS)}")
     files, lacking = _tree(packs, layout)
     with publish(out, force=force) as staging:
         write_texts(staging, zip(files["path"].to_list(), files["text"].to_list(), strict=True))
@@ -58,6 +60,21 @@ def write_packs(packs: Packs, out: Path, *, layout: str, force: bool) -> dict[st
         }
         write_json(staging / "manifest.json", manifest)
     return report
+
+
+def report_problems(root: Path, manifest: Mapping[str, Any]) -> list[str]:
+    """Counts of `report.json` that the tables of a published folder do not give; the ancestor's layout has no tables to count.
+
+    Raises:
+        SourceError: The report cannot be read.
+    """
+    report = read_json(root / "report.json")
+    if not isinstance(report, dict):
+        return ["report.json: holds no JSON object"]
+    if manifest.get("layout") != "packs":
+        return []
+    counts = _told(*(pl.read_parquet(root / f"{name}.parquet") for name in ("packs", "pack_statements")))
+    return [f"report.json: {k} says {report.get(k)}, files hold {n}" for k, n in counts.items() if report.get(k) != n]
 
 
 def _path(entry: dict[str, Any]) -> str:
@@ -93,19 +110,24 @@ def _tables(packs: Packs, staging: Path) -> list[dict[str, Any]]:
 
 def _report(packs: Packs, lacking: pl.DataFrame, layout: str) -> dict[str, Any]:
     """What was made and what was not: counts by kind of pack and of statement, missing files by reason, lines withheld."""
-    told = packs.statements
     gone = lacking.group_by("path", "reason", maintain_order=True).agg(n=pl.len()).sort("path", "reason")
     return {
         "layout": layout,
-        "packs": _counts(packs.packs, "pack_kind"),
-        "statements": _counts(told, "kind"),
-        "sections": _counts(told, "section"),
-        "packs_without_statements": packs.packs.height - told["pack_id"].n_unique(),
+        **_told(packs.packs, packs.statements),
         "withheld": dict(packs.withheld),
         "missing": [
             {"path": path, "reason": reason, "packs": n}
             for path, reason, n in zip(*(gone[c].to_list() for c in gone.columns), strict=True)
         ],
+    }
+
+
+def _told(packs: pl.DataFrame, statements: pl.DataFrame) -> dict[str, Any]:
+    return {
+        "packs": _counts(packs, "pack_kind"),
+        "statements": _counts(statements, "kind"),
+        "sections": _counts(statements, "section"),
+        "packs_without_statements": packs.height - statements["pack_id"].n_unique(),
     }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from expcomp.io.wording import worded
 from expcomp.tables.packs import SECTIONS
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ def sentence(kind: str, columns: Sequence[str]) -> pl.Expr:
     """The sentence of a kind, from the parts that the frame has."""
     have = set(columns)
     pieces = [
-        pl.format(_PART.sub("{}", piece), *(pl.col(p).cast(pl.String) for p in parts)) if parts else pl.lit(piece)
+        worded(_PART.sub("{}", piece), *(pl.col(p).cast(pl.String) for p in parts)) if parts else pl.lit(piece)
         for piece in KINDS[kind].pieces
         if set(parts := _PART.findall(piece)) <= have
     ]

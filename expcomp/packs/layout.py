@@ -13,6 +13,7 @@ import polars as pl
 
 from expcomp.compiler.canonical import json_lines
 from expcomp.io.documents import json_document
+from expcomp.io.wording import worded
 from expcomp.packs.kinds import MISSING
 from expcomp.packs.layout_tree import COPIES, EMPTY, LISTED, ROOT, ROWS, SECTION_TEXTS, STATED
 from expcomp.packs.members import pack_name
@@ -161,7 +162,7 @@ def _nothing() -> pl.Expr:
         .then(pl.lit(""))
         .when(pl.col("path").str.ends_with(".json"))
         .then(said)
-        .otherwise(pl.format("# {}\n\nNothing: {}.\n", "pack_id", "reason"))
+        .otherwise(worded("# {}\n\nNothing: {}.\n", "pack_id", "reason"))
     )
 
 

@@ -9,6 +9,7 @@ import polars as pl
 
 from expcomp.compiler.canonical import json_lines
 from expcomp.io.documents import json_document
+from expcomp.io.wording import worded
 from expcomp.packs.skill import checklists, missing_sections, named, skill_texts
 
 if TYPE_CHECKING:
@@ -149,19 +150,15 @@ def _repair(packs: Packs) -> pl.DataFrame:
     failures = checklists(packs.packs, packs.statements, "failures", "When something fails", bullet="- ")
     plans = packs.repairs.filter(pl.col("files_to_modify").list.len() > 0).with_columns(
         line=pl.concat_str(
-            pl.format("- Plan: change `{}`", pl.col("files_to_modify").list.join("`, `")),
+            worded("- Plan: change `{}`", pl.col("files_to_modify").list.join("`, `")),
             pl.when(pl.col("files_to_preserve").list.len() > 0).then(
-                pl.format("; keep `{}`", pl.col("files_to_preserve").list.join("`, `"))
+                worded("; keep `{}`", pl.col("files_to_preserve").list.join("`, `"))
             ),
-            pl.when(pl.col("repair_steps").list.len() > 0).then(
-                pl.format("; {}", pl.col("repair_steps").list.join(", "))
-            ),
+            pl.when(pl.col("repair_steps").list.len() > 0).then(worded("; {}", pl.col("repair_steps").list.join(", "))),
             pl.when(pl.col("after_score").is_not_null()).then(
-                pl.format(
-                    "; score {} before, {} after", pl.col("before_score").round(3), pl.col("after_score").round(3)
-                )
+                worded("; score {} before, {} after", pl.col("before_score").round(3), pl.col("after_score").round(3))
             ),
-            pl.format(". [{}]", pl.col("cites").list.join(", ")),
+            worded(". [{}]", pl.col("cites").list.join(", ")),
             ignore_nulls=True,
         )
     )
@@ -174,10 +171,10 @@ def _repair(packs: Packs) -> pl.DataFrame:
         .join(planned, on="pack_id", how="left", maintain_order="left")
         .filter(pl.col("text").is_not_null() | pl.col("plans").is_not_null())
     )
-    head = pl.col("text").fill_null(pl.format("# When something fails: {}\n", "title"))
+    head = pl.col("text").fill_null(worded("# When something fails: {}\n", "title"))
     return every.select(
         "pack_id",
-        text=pl.concat_str(head, pl.format("\n## Repair plans on record\n\n{}\n", "plans"), ignore_nulls=True),
+        text=pl.concat_str(head, worded("\n## Repair plans on record\n\n{}\n", "plans"), ignore_nulls=True),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from expcomp.io.wording import worded
 from expcomp.packs.about import shortened
 from expcomp.packs.kinds import KINDS, MISSING, clean
 from expcomp.tables.packs import SECTIONS
@@ -82,7 +83,7 @@ def cited() -> pl.Expr:
     return pl.concat_str(
         pl.lit("["),
         pl.when("alone").then(bare).otherwise(full).list.join(", "),
-        pl.when(more > 0).then(pl.format(", +{}", more)).otherwise(pl.lit("")),
+        pl.when(more > 0).then(worded(", +{}", more)).otherwise(pl.lit("")),
         pl.lit("]"),
     )
 
@@ -106,7 +107,7 @@ def skill_texts(packs: pl.DataFrame, statements: pl.DataFrame) -> pl.DataFrame:
                 pl.concat_str(
                     "lines",
                     pl.when(pl.col("more") > 0)
-                    .then(pl.format("\n- {} more in skill.json.", "more"))
+                    .then(worded("\n- {} more in skill.json.", "more"))
                     .otherwise(pl.lit("")),
                 ).alias(section),
             )
@@ -115,7 +116,7 @@ def skill_texts(packs: pl.DataFrame, statements: pl.DataFrame) -> pl.DataFrame:
     head = packs.select(
         "pack_id",
         title=clean(pl.coalesce("title", "source")),
-        front=pl.format(
+        front=worded(
             '---\nname: {}\ndescription: {}\nmetadata:\n  source: {}\n  packages: "{}"\n  attempts: "{}"\n---\n',
             "pack_id",
             quoted("description"),
@@ -125,17 +126,16 @@ def skill_texts(packs: pl.DataFrame, statements: pl.DataFrame) -> pl.DataFrame:
         ),
     )
     sections = [
-        pl.format("\n## {}\n\n{}\n", pl.lit(_TITLES[s]), pl.col(s).fill_null(f"Nothing: {MISSING[s]}."))
-        for s in SECTIONS
+        worded("\n## {}\n\n{}\n", pl.lit(_TITLES[s]), pl.col(s).fill_null(f"Nothing: {MISSING[s]}.")) for s in SECTIONS
     ]
     return head.join(body, on="pack_id", how="left", maintain_order="left").select(
-        "pack_id", text=pl.concat_str("front", pl.format("\n# {}\n", "title"), *sections)
+        "pack_id", text=pl.concat_str("front", worded("\n# {}\n", "title"), *sections)
     )
 
 
 def named() -> pl.Expr:
     """Title and source of a pack: bare evidence ids are those of the source."""
-    return clean(pl.when(pl.col("title").is_null()).then("source").otherwise(pl.format("{} ({})", "title", "source")))
+    return clean(pl.when(pl.col("title").is_null()).then("source").otherwise(worded("{} ({})", "title", "source")))
 
 
 def checklists(
@@ -147,7 +147,7 @@ def checklists(
     found = lines.group_by("pack_id", maintain_order=True).agg(pl.col("line").str.join("\n"))
     titles = packs.select("pack_id", title=named())
     return found.join(titles, on="pack_id", how="left", maintain_order="left").select(
-        "pack_id", text=pl.format("# {}: {}\n\n{}\n", pl.lit(heading), "title", "line")
+        "pack_id", text=worded("# {}: {}\n\n{}\n", pl.lit(heading), "title", "line")
     )
 
 

@@ -188,7 +188,7 @@ def _free(found: Mapping[str, Any]) -> Section:
         {"what": list(FREE.values()), "value": [found.get(k) for k in FREE]},
         schema={"what": pl.String, "value": pl.Float64},
     ).filter(pl.col("value").is_not_null())
-    text = f"Played on the predicted state. Initial state: {found['initial_state']}."
+    text = "Played on the predicted state. Initial state: what was given; elsewhere the first views of the entities."
     columns = (Col("what", "what"), Col("value", "value", "number"))
     return Section(
         "free_running", "Running freely", (text,), (Table("free_running", "Whole episodes", frame, columns),)

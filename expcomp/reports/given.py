@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from expcomp.comparing.given import from_user
 from expcomp.comparing.trials import read_trials
 from expcomp.compiler.compilation import Compilation, open_compilation
-from expcomp.errors import UsageError
+from expcomp.errors import TableError, UsageError
 from expcomp.ledger.cases import active, terminal
 from expcomp.ledger.store import Ledger
 from expcomp.sources.traceset import TraceSet
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _LEDGER, _COMPILE, _TRIALS = "a ledger", "the output of a compile", "a file of trials"
+_CONVERSATION = {"messages", "conversation", "conversations", "trajectory"}
+"""Columns that a file of trials does not have; one of traces may well name the arm."""
 _PROBLEMS = {"severity": pl.String, "code": pl.String, "lines": pl.Int64, "files": pl.Int64, "first_file": pl.String}
 
 
@@ -63,7 +66,8 @@ def opened(paths: Sequence[str | Path]) -> Ledger | Compilation | TraceSet | pl.
     """The ledger, the compile or the file of trials (rows with `arm`) that one path is, or the traces below all of them.
 
     Raises:
-        UsageError: No path, or a ledger, a compile or a file of trials beside other paths.
+        UsageError: No path, a ledger, a compile or a file of trials beside other paths, or such a file without a column it needs.
+        TableError: A file of trials holds a value that is none; the message names file, row and column.
         SourceError: A path cannot be read.
     """
     from expcomp.io.frame_files import read_frame
@@ -80,7 +84,14 @@ def opened(paths: Sequence[str | Path]) -> Ledger | Compilation | TraceSet | pl.
         raise UsageError(msg)
     if kind == _LEDGER:
         return Ledger(path)
-    return open_compilation(path) if kind == _COMPILE else read_frame(Path(path))
+    if kind == _COMPILE:
+        return open_compilation(path)
+    frame = read_frame(Path(path))
+    try:
+        from_user(frame, ())
+    except (TableError, UsageError) as error:
+        raise type(error)(f"{path}: {error}") from error
+    return frame
 
 
 def _kind(path: str | Path) -> str | None:
@@ -90,7 +101,8 @@ def _kind(path: str | Path) -> str | None:
         return _LEDGER
     if all((Path(path) / n).is_file() for n in ("manifest.json", "report.json")) and (Path(path) / "rows").is_dir():
         return _COMPILE
-    return _TRIALS if "arm" in columns_of(Path(path)) else None
+    columns = columns_of(Path(path))
+    return _TRIALS if "arm" in columns and not _CONVERSATION & set(columns) else None
 
 
 def _about(what: Any) -> tuple[str, pl.DataFrame, pl.DataFrame, Mapping[str, Any] | None]:

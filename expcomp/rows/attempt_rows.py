@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from expcomp.io.wording import worded
 from expcomp.rows.family import RowFamily, refs
 from expcomp.tables.families import BY_NAME
 from expcomp.tables.family import CHAT, CRITERION_REWARD, MESSAGE, TRANSITION
@@ -50,7 +51,7 @@ def training_example(c: Context) -> pl.DataFrame:
         n_messages="n_messages",
         n_tool_calls=pl.col("n_calls").cast(pl.Int32),
         _passed="passed",
-        _discriminator=pl.format("context_{}", "context_id"),
+        _discriminator=worded("context_{}", "context_id"),
     )
     files = c.tables["artifacts"].filter(pl.col("content").is_not_null() & (pl.col("kind") == "file"))
     name = pl.col("uri").str.split("/").list.last()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from expcomp.io.wording import worded
 from expcomp.rows.family import RowFamily
 from expcomp.tables.families import BY_NAME
 
@@ -143,7 +144,7 @@ def loop_rows(spec: LoopFamily, c: Context) -> pl.DataFrame:
         **{column: pl.col(source) for column, source in spec.row.items()},
         _refs=pl.concat_list(pl.col(f"{d}_ref") for d in used).list.drop_nulls(),
         _simulated=pl.col("simulated_review") if spec.judged else pl.lit(value=False),
-        _discriminator=pl.format("{}:{}", pl.col("loop_id").fill_null(""), "loop_iteration"),
+        _discriminator=worded("{}:{}", pl.col("loop_id").fill_null(""), "loop_iteration"),
     )
 
 

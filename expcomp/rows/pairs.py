@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from expcomp.io.wording import worded
 from expcomp.rows.attempt_rows import message
 from expcomp.rows.family import RowFamily
 from expcomp.tables.families import BY_NAME
@@ -251,7 +252,7 @@ def _step_pairs(c: Context) -> pl.DataFrame:
         # The recorded outcome is the label: a heuristic one, told apart by pair_level.
         _label_strength=pl.lit(0.25),
         _refs=pl.concat_list("trace_ref").list.drop_nulls(),
-        _discriminator=pl.format("{}>{}", "good", "bad"),
+        _discriminator=worded("{}>{}", "good", "bad"),
     )
 
 

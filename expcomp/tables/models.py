@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from expcomp.errors import TableError
+from expcomp.io.nearest import nearest
 from expcomp.tables.catalogue import TABLES
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def table(name: str) -> Table:
     """The declaration of a public table or row family."""
     if name in TABLES:
         return TABLES[name]
-    msg = f"there is no table '{name}'; known are {', '.join(TABLES)}"
+    msg = f"there is no table '{name}'; known are {', '.join(TABLES)}{nearest(name, TABLES)}"
     raise TableError(msg)
 
 

@@ -137,15 +137,12 @@ def _calls(lines: pl.DataFrame) -> pl.DataFrame:
     settled = lines.filter(_KIND == "settled").select("call", "costNanos", "provenance", "tokens", "failure")
     admitted = lines.filter(_KIND == "admitted").drop("costNanos", "provenance", "tokens", "failure")
     found = admitted.join(settled, on="call", how="left", maintain_order="left")
-    usage = {
-        f"{name}_tokens": pl.col("tokens").struct.field(wire)
-        for name, wire in {"input": "input", "output": "output"}.items()
-    }
+    tokens = pl.col("tokens").struct
+    usage = {"input_tokens": tokens.field("input"), "output_tokens": tokens.field("output")}
+    # Parts that a record leaves out are 0; without a record of usage nobody knows them.
     part = {
-        f"{name}_tokens": pl.when(pl.col("tokens").struct.field("input").is_not_null()).then(
-            pl.col("tokens").struct.field(wire).fill_null(0)
-        )
-        for name, wire in {"reasoning": "reasoning", "cached": "cached", "cache_write": "cacheWrite"}.items()
+        f"{name}_tokens": pl.when(tokens.field("input").is_not_null()).then(tokens.field(wire).fill_null(0))
+        for name, wire in (("reasoning", "reasoning"), ("cached", "cached"), ("cache_write", "cacheWrite"))
     }
     state = (
         pl.when(pl.col("provenance").is_null())

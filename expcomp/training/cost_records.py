@@ -9,15 +9,13 @@ from msgspec import UNSET, UnsetType
 from expcomp.errors import UsageError
 from expcomp.training.documents import Count, Document, Name, Rule, Text
 
-CHANNELS = ("agent", "judge", "verifier", "analyst", "driver", "other")
-"""Who calls."""
-PHASES = ("preparation", "measurement")
-"""What for: to make a candidate, or to measure it."""
 NANOS = 1_000_000_000
 """Billionths in a dollar."""
 
 Channel = Literal["agent", "judge", "verifier", "analyst", "driver", "other"]
+"""Who calls."""
 Phase = Literal["preparation", "measurement"]
+"""What for: to make a candidate, or to measure it."""
 Provenance = Literal["observed", "estimated", "uncaptured"]
 
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from expcomp.errors import CheckFailedError, UsageError
 from expcomp.io.shared_lines import Presence, SharedLines, alive
@@ -134,13 +134,10 @@ class CostLedger:
         Raises:
             UsageError: It was never let through, is settled, or its writer is at work.
         """
-        provenance: Provenance = "estimated" if estimated else "observed"
-        if cost_nanos is None:
-            provenance = "estimated" if rates is not None and tokens is not None else "uncaptured"
-        if provenance == "estimated" and cost_nanos is None:
-            assert rates is not None
-            assert tokens is not None
-            cost_nanos = rates.cost(tokens)
+        used: Rates | UnsetType = UNSET
+        if cost_nanos is None and rates is not None and tokens is not None:
+            cost_nanos, used, estimated = rates.cost(tokens), rates, True
+        provenance: Provenance = "uncaptured" if cost_nanos is None else "estimated" if estimated else "observed"
         with self._held():
             admitted = self._pending.get(call)
             if admitted is None:
@@ -154,7 +151,7 @@ class CostLedger:
                 cost_nanos=UNSET if cost_nanos is None else cost_nanos,
                 provenance=provenance,
                 tokens=UNSET if tokens is None else tokens,
-                rates=rates if rates is not None and provenance == "estimated" and not estimated else UNSET,
+                rates=used,
                 failure=UNSET if failure is None else failure,
             )
 

@@ -7,7 +7,7 @@ import polars as pl
 from expcomp.tables.stats import TRIALS
 from expcomp.training.cost_records import NANOS
 from expcomp.training.experiments import BenchmarkSeal, ExperimentDocument
-from expcomp.training.sealing import cells, check_experiment
+from expcomp.training.sealing import cells, check_experiment, task_benchmarks
 
 FINDINGS: dict[str, pl.DataType] = {
     "code": pl.String(),
@@ -87,13 +87,9 @@ def receipt_trials(experiment: ExperimentDocument, benchmark: BenchmarkSeal, rec
     named = designed.select("task", *_CELL, *_SAME)
     ours = receipts.filter(pl.col("experiment_digest") == str(experiment.digest))
     told = ours.join(named, on=[*_CELL, *_SAME], how="inner", maintain_order="left").sort(_CELL, maintain_order=True)
-    dimensions = pl.Struct(dict.fromkeys(experiment.policy.critical_dimensions, pl.Float64()))
-    values = pl.col("dimensions").str.json_decode(dimensions) if experiment.policy.critical_dimensions else None
-    kinds = pl.DataFrame(
-        {"task_index": range(len(benchmark.tasks)), "benchmark": [t.scenario.kind for t in benchmark.tasks]},
-        schema={"task_index": pl.Int64, "benchmark": pl.String},
-    )
-    told = told.join(kinds, on="task_index", how="left", maintain_order="left")
+    critical = experiment.policy.critical_dimensions
+    values = pl.col("dimensions").str.json_decode(pl.Struct(dict.fromkeys(critical, pl.Float64())))
+    told = told.join(task_benchmarks(benchmark), on="task_index", how="left", maintain_order="left")
     made = told.with_columns(
         pl.col("arm").cast(pl.String),
         attempt=pl.col("repetition"),
@@ -104,11 +100,10 @@ def receipt_trials(experiment: ExperimentDocument, benchmark: BenchmarkSeal, rec
         cost_usd=pl.col("cost_nanos") / NANOS,
         duration_s=pl.col("duration_ms") / 1000,
         role=pl.col("arm").cast(pl.String),
-        **({} if values is None else {n: values.struct.field(n) for n in experiment.policy.critical_dimensions}),
+        **{n: values.struct.field(n) for n in critical},
     )
     nothing = [pl.lit(None, t).alias(n) for n, t in TRIALS.schema.items() if n not in made.columns]
-    more = experiment.policy.critical_dimensions
-    return made.with_columns(nothing).select(*TRIALS.columns, *more).cast(dict(TRIALS.schema))  # type: ignore[arg-type]
+    return made.with_columns(nothing).select(*TRIALS.columns, *critical).cast(dict(TRIALS.schema))  # type: ignore[arg-type]
 
 
 def _told(frame: pl.DataFrame, code: str, found: pl.Expr, expected: str) -> pl.DataFrame:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 
@@ -43,6 +44,9 @@ class Limits:
     rows: int = 1_000_000
 
 
+Form = Literal["document", "bundle"]
+
+
 @dataclass(frozen=True)
 class TrainingDataset:
     """A dataset that passed its checks.
@@ -57,7 +61,7 @@ class TrainingDataset:
     """
 
     name: str
-    form: str
+    form: Form
     kind: str
     digest: str
     rows: pl.DataFrame

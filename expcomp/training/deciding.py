@@ -19,7 +19,7 @@ from expcomp.training.experiments import BenchmarkSeal, EvaluationPolicy, Experi
 from expcomp.training.guard import Exposure, ExposureReport
 from expcomp.training.measuring import measure
 from expcomp.training.policy import DEFAULT_POLICY
-from expcomp.training.sealing import cells
+from expcomp.training.sealing import cells, task_benchmarks
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,8 @@ def decide_experiment(
     """
     findings = verify_receipts(experiment, benchmark, receipts)
     designed = cells(experiment, benchmark)
-    kinds = pl.DataFrame(
-        {"task_index": range(len(benchmark.tasks)), "benchmark": [t.scenario.kind for t in benchmark.tasks]},
-        schema={"task_index": pl.Int64, "benchmark": pl.String},
-    )
     wanted = (
-        designed.join(kinds, on="task_index", how="left", maintain_order="left")
+        designed.join(task_benchmarks(benchmark), on="task_index", how="left", maintain_order="left")
         .group_by("benchmark", "task", pl.col("arm").cast(pl.String), maintain_order=True)
         .agg(runs=pl.len().cast(pl.Int64))
     )
@@ -183,7 +179,8 @@ def decision_of(
         ),
         ShipPolicy(
             minimum_lift=policy.minimum_lift,
-            min_units=policy.min_units,
+            # As many units as make the runs of an arm that the policy wants at least.
+            min_units=max(policy.min_units, -(-policy.minimum_runs // comparison.repetitions)),
             alpha=1 - policy.confidence,
             cost_ceiling_usd=None if account.ceiling_nanos is UNSET else account.ceiling_nanos / NANOS,
         ),

@@ -12,9 +12,7 @@ from expcomp.errors import SourceError, UsageError
 from expcomp.io.canonical_rows import canonical_texts
 from expcomp.io.files import listing
 from expcomp.io.frame_files import read_frame
-from expcomp.io.row_files import replacing
-from expcomp.io.shared_lines import read_whole_lines
-from expcomp.io.sinks import write_parquet
+from expcomp.io.text_files import read_text_file
 from expcomp.training.checks import DatasetError
 from expcomp.training.parsing import refused_findings, refused_texts
 from expcomp.training.validate import ROWS
@@ -77,16 +75,6 @@ def training_rows(folder: Path, config: str, *, train: str = "train", validation
     return Handoff(found.select(ROWS.keys()).cast(ROWS), KINDS[config], heldout)  # type: ignore[arg-type]
 
 
-def write_heldout(heldout: pl.DataFrame, out: Path, *, force: bool = False) -> None:
-    """Write held-out tasks as one Parquet file, in one step.
-
-    Raises:
-        OutputError: `out` exists, or cannot be written.
-    """
-    with replacing(out, force=force) as beside:
-        write_parquet(heldout, beside, {})
-
-
 def _parts(folder: Path, partitions: dict[str, str]) -> Iterator[pl.DataFrame]:
     """Rows of each file, canonical, the splits in the order given."""
     names = listing(folder) if folder.is_dir() else []
@@ -97,7 +85,7 @@ def _parts(folder: Path, partitions: dict[str, str]) -> Iterator[pl.DataFrame]:
                 f"{folder}: no {split}-*.jsonl; build it with `expcomp dataset`, with a split of this name"
             )
         for name in files:
-            lines = pl.Series([read_whole_lines(folder / name)], dtype=pl.Binary).cast(pl.String)
+            lines = pl.Series([read_text_file(folder / name)])
             texts = lines.str.strip_suffix("\n").str.split("\n").explode()
             made = canonical_texts(texts).with_row_index("row")
             if made["text"].null_count():

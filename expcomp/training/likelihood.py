@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from expcomp.errors import UsageError
-from expcomp.io.job_files import hash_tree
 from expcomp.io.row_files import replacing
 from expcomp.io.sinks import write_lines
+from expcomp.io.wording import worded
 from expcomp.tables.stats import TRIALS
 from expcomp.training.cost_records import Rates, Tokens
 from expcomp.training.costs import CostLedger
 from expcomp.training.handoff import training_rows
+from expcomp.training.local_models import model_digest
 from expcomp.training.receipts import trained_model_id
 
 _FREE = Rates(input=0, output=0)
@@ -45,14 +45,12 @@ def score_split(
         UsageError: `model` is no folder.
         SourceError: The folder lacks the config or the split.
     """
-    if not model.is_dir():
-        raise UsageError(f"{model}: is no folder; give one that holds a model and its tokenizer")
+    name = trained_model_id(model_digest(model), "local/")
     rows = training_rows(dataset, "sft", train=split).rows
-    name = trained_model_id(hash_tree(model, 1 << 50).digest, "local/")
     judge = _Scorer(model)
     attempt = pl.int_range(pl.len()).over("benchmark", "task")
     made = rows.with_columns(
-        attempt=attempt, source_id=pl.format("{}/{}/{}/{}", pl.lit(arm), "benchmark", "task", attempt)
+        attempt=attempt, source_id=worded("{}/{}/{}/{}", pl.lit(arm), "benchmark", "task", attempt)
     )
     found: list[tuple[float | None, int, int, str | None]] = []
     for call, text in zip(made["source_id"], made["data"], strict=True):
@@ -97,6 +95,7 @@ class _Scorer:
     def __init__(self, model: Path) -> None:
         self._torch: Any = importlib.import_module("torch")
         transformers: Any = importlib.import_module("transformers")
+        transformers.utils.logging.disable_progress_bar()
         self._tokenizer = transformers.AutoTokenizer.from_pretrained(model, local_files_only=True)
         self._model = transformers.AutoModelForCausalLM.from_pretrained(
             model, local_files_only=True, dtype=self._torch.float32

@@ -12,7 +12,7 @@ from expcomp.training.documents import DocumentError, document_digest, read_docu
 from expcomp.training.exposure import ExposureIndex, read_inventories
 from expcomp.training.guard import Exposure, GuardPolicy, Level, guard
 from expcomp.training.profile import Profile
-from expcomp.training.receipts import TrainingReceipt
+from expcomp.training.receipts import TrainingReceipt, read_store
 
 
 def lineage_datasets(
@@ -72,7 +72,7 @@ def check_exposure(
         UsageError: `near` without a profile and its datasets.
         SourceError: A file cannot be read, or a receipt or dataset is not there.
     """
-    store = {document_digest(r): r for r in (read_document(TrainingReceipt, p) for p in receipts)}
+    store = read_store(receipts)
     if isinstance(trained, str | Path):
         trained = read_document(Profile, Path(trained))
     listed = read_inventories(inventories)

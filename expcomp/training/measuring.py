@@ -16,6 +16,7 @@ from expcomp.comparing.prepare import prepared
 from expcomp.errors import UsageError
 from expcomp.io.canon import digest_bytes
 from expcomp.io.canonical_rows import json_text
+from expcomp.io.wording import worded
 from expcomp.training.cost_frames import CostSheet, cost_summary
 from expcomp.training.cost_records import NANOS, nanos
 from expcomp.training.decisions import Accounting, Interval, Measure, MeasuredComparison
@@ -126,7 +127,7 @@ def evidence_digest(trials: pl.DataFrame, more: tuple[str, ...] = ()) -> str:
         (json_text(pl.col(c)) if t == pl.String else pl.col(c).cast(pl.String)).fill_null("null")
         for c, t in told.schema.items()
     ]
-    lines = told.select(pl.format("[{}]", pl.concat_str(values, separator=","))).to_series().sort()
+    lines = told.select(worded("[{}]", pl.concat_str(values, separator=","))).to_series().sort()
     return digest_bytes((lines.str.join("\n").item() or "").encode())
 
 

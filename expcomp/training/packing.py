@@ -9,14 +9,11 @@ from typing import Any, Literal
 import polars as pl
 
 from expcomp.datasets.identity import COLUMNS, task_set_digest
-from expcomp.io.row_files import replacing
-from expcomp.io.sinks import write_parquet
 from expcomp.training.bundle import SHARD_ROWS, write_bundle, write_document
-from expcomp.training.dataset import TrainingDataset, canonical_document_digest
+from expcomp.training.dataset import Form, TrainingDataset, canonical_document_digest
 
 DOCUMENT = ".json"
 """How the name of a document ends; any other name is that of a bundle."""
-Form = Literal["document", "bundle"]
 Shards = Literal["parquet", "jsonl"]
 
 
@@ -49,7 +46,8 @@ class Described:
 
 def describe(dataset: TrainingDataset) -> Described:
     """A dataset that was read."""
-    return _described(dataset.rows, dataset.kind, "bundle" if dataset.form == "bundle" else "document", dataset.digest)
+    rows, kind = dataset.rows, dataset.kind
+    return _described(rows, kind, dataset.form, dataset.digest, canonical_document_digest(rows, kind))
 
 
 def write_dataset(
@@ -68,28 +66,19 @@ def write_dataset(
         OutputError: `out` exists, or cannot be written.
     """
     if out.suffix.lower() == DOCUMENT:
-        return _described(rows, kind, "document", write_document(rows, kind, out, force=force))
+        made = write_document(rows, kind, out, force=force)  # canonical, so that its digest is both
+        return _described(rows, kind, "document", made, made)
     made = write_bundle(rows, kind, out, shard_rows=shard_rows or SHARD_ROWS, suffix=shards, force=force)
-    return _described(rows, kind, "bundle", made)
+    return _described(rows, kind, "bundle", made, canonical_document_digest(rows, kind))
 
 
-def write_findings(findings: pl.DataFrame, out: Path, *, force: bool = False) -> None:
-    """Write findings (`TRAINING_FINDINGS`) as Parquet, in one step.
-
-    Raises:
-        OutputError: `out` exists, or cannot be written.
-    """
-    with replacing(out, force=force) as beside:
-        write_parquet(findings, beside, {})
-
-
-def _described(rows: pl.DataFrame, kind: str, form: Form, digest: str) -> Described:
+def _described(rows: pl.DataFrame, kind: str, form: Form, digest: str, document_digest: str) -> Described:
     return Described(
         form=form,
         kind=kind,
         rows=rows.height,
         digest=digest,
-        document_digest=canonical_document_digest(rows, kind),
+        document_digest=document_digest,
         task_set_digest=task_set_digest(rows),
         task_count=rows.select(pl.struct(COLUMNS).n_unique()).item(),
     )

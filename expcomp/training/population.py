@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
+import msgspec
 import polars as pl
 from msgspec import UNSET, Meta, UnsetType
 
@@ -151,12 +152,8 @@ def verify_population(record: PopulationRecord, baseline: Profile, name: str = "
 def population_frame(record: PopulationRecord) -> pl.DataFrame:
     """Candidates (`POPULATION`), a line for each parent; where no record was kept one line that says so."""
     if record.status == "unavailable":
-        return POPULATION.empty().vstack(
-            pl.DataFrame(
-                {"candidate_digest": [record.baseline_digest], "status": ["unavailable"]},
-            )
-            .select(pl.col(n) if n in ("candidate_digest", "status") else pl.lit(None, t).alias(n) for n, t in POPULATION.schema.items())
-        )  # fmt: skip
+        told = [{"candidate_digest": record.baseline_digest, "status": "unavailable"}]
+        return pl.DataFrame(told, schema=POPULATION.schema)
     each = record.candidates
     done = [c.status == "materialized" for c in each]
     columns = {
@@ -194,8 +191,6 @@ def rollout_policy(profile: Profile) -> RolloutPolicy | None:
 
     Unknown fields are left out.
     """
-    import msgspec
-
     given = {} if profile.extensions is UNSET else profile.extensions
     found = given.get("rollout")
     if not isinstance(found, dict):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
@@ -18,6 +19,7 @@ from expcomp.training.documents import (
     Text,
     document_digest,
     link_digest,
+    read_document,
 )
 from expcomp.training.identity import DatasetIdentity
 from expcomp.training.public import not_public
@@ -200,6 +202,15 @@ def extended(receipt: TrainingReceipt, parent: TrainingAncestry | None) -> Train
     before = (parent.receipt, *parent.ancestors)
     cut = tuple(document_digest(r) for r in before[MAX_INLINE:])
     return TrainingAncestry(receipt=receipt, ancestors=before[:MAX_INLINE], older=(*cut, *parent.older))
+
+
+def read_store(paths: Iterable[Path]) -> dict[str, TrainingReceipt]:
+    """Receipts of files, by their digest: what `TrainingAncestry.resolved` looks up.
+
+    Raises:
+        SourceError: A file is no receipt.
+    """
+    return {document_digest(r): r for r in (read_document(TrainingReceipt, p) for p in paths)}
 
 
 def receipt_frame(receipts: list[TrainingReceipt]) -> pl.DataFrame:

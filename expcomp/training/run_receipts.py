@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 from msgspec import UNSET, Meta, UnsetType
 
-from expcomp.io.shared_lines import read_whole_lines
+from expcomp.io.text_files import read_text_file
 from expcomp.tables.training import RUN_RECEIPTS
 from expcomp.training.documents import (
     Count,
@@ -137,7 +137,7 @@ def read_receipts(path: Path) -> pl.DataFrame:
         DocumentError: A line is no receipt.
     """
     made = []
-    for number, line in enumerate(read_whole_lines(path).splitlines(), 1):
+    for number, line in enumerate(read_text_file(path).encode().splitlines(), 1):
         name = f"{path}, line {number}"
         try:
             made.append(from_wire(RunReceipt, msgspec.json.decode(line), name))

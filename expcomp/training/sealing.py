@@ -35,7 +35,7 @@ def split_digest(scenarios: Sequence[ScenarioIdentity], repetitions: int) -> str
 
 
 def seeds_of(seed: int, tasks: int, repetitions: int) -> tuple[int, ...]:
-    """A seed for each task and repetition, task by task: the first 31 bits of SHA-256 over `seed`, a newline, and the position."""
+    """A seed for each task and repetition, task by task: bits 2 to 32 of SHA-256 over `seed`, a newline, and the position."""
     hashes = (hashlib.sha256(f"{seed}\n{n}".encode()).digest() for n in range(tasks * repetitions))
     return tuple(int.from_bytes(h[:4], "big") % _SEEDS for h in hashes)
 
@@ -229,3 +229,19 @@ def heldout_frame(benchmark: BenchmarkSeal) -> pl.DataFrame:
             "content_digest": [s.digest for s in scenarios],
         }
     )
+
+
+def task_benchmarks(benchmark: BenchmarkSeal) -> pl.DataFrame:
+    """task_index, benchmark: the kinds of the scenarios of a benchmark."""
+    return heldout_frame(benchmark).select("benchmark").with_row_index("task_index").cast({"task_index": pl.Int64})
+
+
+def check_candidate(experiment: ExperimentDocument, profile: Profile) -> None:
+    """Hold a profile to the candidate of an experiment.
+
+    Raises:
+        TamperedError: It is another one.
+    """
+    found = document_digest(profile)
+    if found != experiment.candidate_digest:
+        raise TamperedError("candidate profile", "experiment_other_candidate", "", found, experiment.candidate_digest)

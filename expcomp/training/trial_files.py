@@ -6,12 +6,19 @@ from pathlib import Path
 
 import polars as pl
 
+from expcomp.comparing.given import ALIASES
 from expcomp.errors import UsageError
-from expcomp.io.frame_files import read_frame
+from expcomp.io.frame_files import columns_of, read_frame
 from expcomp.training.documents import TamperedError
 from expcomp.training.profile import Profile
 
 _OF_ARTIFACT = r"/([0-9a-f]{64})$"
+
+
+def holds_trials(path: Path) -> bool:
+    """Whether a file has the columns of trials: a name of the task, and `score` or `passed`."""
+    names = columns_of(path)
+    return any(n in names for n in ("task", *ALIASES["task"])) and any(n in names for n in ("score", "passed"))
 
 
 def both_arms(baseline: Path, candidate: Path) -> pl.DataFrame:

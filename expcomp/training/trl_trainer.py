@@ -27,9 +27,9 @@ import polars as pl
 
 from expcomp.errors import ExpcompError, UsageError
 from expcomp.io.documents import write_json
-from expcomp.io.job_files import hash_tree
 from expcomp.training.dataset import read_dataset
 from expcomp.training.documents import Sha256, from_wire
+from expcomp.training.local_models import model_digest
 from expcomp.training.receipts import TrainingRequest
 from expcomp.training.run.stages import OBSERVATIONS
 
@@ -100,7 +100,7 @@ def reward_function(place: str) -> Callable[..., Any]:
 
 
 def _model(given: Parameters) -> str:
-    found = hash_tree(Path(given.model), 1 << 50).digest
+    found = model_digest(Path(given.model))
     if given.model_digest not in (None, found):
         raise UsageError(f"parameters, model: found {found}, expected {given.model_digest}")
     return found

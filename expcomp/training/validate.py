@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from expcomp.datasets.identity import COLUMNS, EXPECTED, RULES
+from expcomp.io.wording import worded
 from expcomp.tables.training import PARTITION
 from expcomp.training.checks import Severity, finding, findings, joined
 from expcomp.training.payloads import bad_payloads
@@ -78,14 +79,14 @@ def _overlap(
     )
     other = (
         pl.when(train)
-        .then(pl.format("row {} of validation", "_validation"))
-        .otherwise(pl.format("row {} of train", "_train"))
+        .then(worded("row {} of validation", "_validation"))
+        .otherwise(worded("row {} of train", "_train"))
     )
     name = pl.concat_str(*by, separator="/", ignore_nulls=True)
     where = hit.select(
         "row",
         path=pl.lit("task" if len(by) > 1 else "task.contentDigest"),
-        found=pl.format("{}, as {}", name, other),
+        found=worded("{}, as {}", name, other),
     )
     return findings(code, document, where.collect(), severities)
 
@@ -98,6 +99,6 @@ def _conflict(rows: pl.LazyFrame, document: str, severities: Mapping[str, Severi
     where = several.filter(pl.col("row") != pl.col("_first")).select(
         "row",
         path=pl.lit("task.contentDigest"),
-        found=pl.format("{}, and another one in row {}", "content_digest", "_first"),
+        found=worded("{}, and another one in row {}", "content_digest", "_first"),
     )
     return findings("task_content_conflict", document, where.collect(), severities)

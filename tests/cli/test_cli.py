@@ -58,7 +58,7 @@ from expcomp.cli.main import main
 found = {}
 for verb in json.loads(sys.stdin.read()):
     sys.argv = ["expcomp", *verb, "--help"]
-    said = io.StringIO()
+    said, code = io.StringIO(), None
     try:
         with contextlib.redirect_stdout(said):
             main()
@@ -412,7 +412,7 @@ def test_read_counts_and_writes(traces: Path, tmp_path: Path) -> None:
     assert found["summary"][0]["arm"] == "mine"
     assert [d["code"] for d in found["diagnostics"]] == ["not_recognised"]
     shown = CliRunner().invoke(app, ["read", str(tmp_path / "out")])
-    assert "1 attempts" in shown.stdout
+    assert "1 attempt" in shown.stdout
     assert "tau_bench" in shown.stdout
 
 

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -413,29 +412,6 @@ def test_under_loopx_a_document_comes_back_as_it_was(tmp_path: Path) -> None:
     assert run("show", tmp_path / "l", "--roles", "x=baseline").exit_code == 2
     done = run("add", tmp_path / "mixed", tmp_path / "led.json", RUNS, "--profile", "loopx")
     assert (done.exit_code, "one after the other" in done.stderr) == (2, True)
-
-
-# the README
-
-
-def test_the_commands_of_the_readme_run_and_print_what_it_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
-    section = text.split("## Keep a ledger of benchmark runs")[1].split("\n## ")[0]
-    commands = [line for line in section.splitlines() if line.startswith("expcomp ledger ")]
-    assert len(commands) >= 3
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/runs").symlink_to(RUNS)
-    monkeypatch.chdir(tmp_path)
-    printed = ""
-    for command in commands:
-        done = run(*shlex.split(command)[2:])
-        assert (done.exit_code, done.stderr) == (0, ""), command
-        printed += done.stdout
-    shown = [line for line in section.splitlines() if line.startswith("| ") and "---" not in line]
-    assert len(shown) > 3
-    assert [line for line in shown if line not in printed] == []
 
 
 def test_no_ledger_is_an_error_for_every_verb_that_reads(tmp_path: Path) -> None:

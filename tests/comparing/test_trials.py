@@ -106,9 +106,14 @@ def test_a_frame_of_the_caller_may_name_its_columns_as_its_harness_does():
         (pl.DataFrame({"task": ["t"], "passed": [True]}), UsageError, "no column arm"),
         (pl.DataFrame({"task": ["t"], "arm": ["a"]}), UsageError, "no column score and no passed"),
         (
-            pl.DataFrame({"task": ["t"], "arm": ["a"], "score": ["x"]}),
+            pl.DataFrame({"task": ["t", "u"], "arm": ["a", "a"], "score": ["1", "x"]}),
             TableError,
-            "column score of the trials is String",
+            "row 2 of the trials: score is 'x', expected a number",
+        ),
+        (
+            pl.DataFrame({"task": ["t"], "arm": ["a"], "passed": ["maybe"]}),
+            TableError,
+            "row 1 of the trials: passed is 'maybe', expected true or false",
         ),
         (pl.DataFrame({"task": ["t"], "arm": ["a"], "score": [float("nan")]}), TableError, r"score\|finite"),
         (
@@ -123,7 +128,7 @@ def test_a_frame_of_the_caller_may_name_its_columns_as_its_harness_does():
             "attempt 1 of arm a at task t is there twice",
         ),
     ],
-    ids=["no arm", "no score", "text", "nan", "over scale", "no task", "twice"],
+    ids=["no arm", "no score", "text", "word", "nan", "over scale", "no task", "twice"],
 )
 def test_a_frame_that_cannot_be_compared_is_refused(frame, error, words):
     with pytest.raises(error, match=words):

@@ -289,7 +289,7 @@ def test_exit_codes_and_json(folder: Path, tmp_path: Path) -> None:
 def test_a_contract_is_inferred_and_verified_on_the_command_line(tmp_path: Path) -> None:
     root = package(tmp_path, "pkg_a")
     done = compile_cli("pack", "contract", root, "--out", tmp_path / "c.json")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"wrote {tmp_path / 'c.json'}\n", "")
     assert os.fspath(tmp_path) not in (tmp_path / "c.json").read_text("utf-8")
     passed = compile_cli("pack", "verify", tmp_path / "c.json", root / "attempts/revised")
     assert (passed.returncode, passed.stdout) == (0, "pass: 1 files, 0 failures\n")

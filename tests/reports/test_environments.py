@@ -64,7 +64,6 @@ def test_intervals_take_families_as_clusters(found: dict[str, Any]) -> None:
 def test_the_documents_say_the_headline_and_what_is_not_measured(found: dict[str, Any], tmp_path: Path) -> None:
     told = {"conditions": [{"name": "rules reach their bound", "holds": False, "found": "2 of 3"}], "eligible": False}
     free = {
-        "initial_state": "what was given",
         "episodes": 4,
         "exact_to_the_end": 0.5,
         "mean_exact_steps_from_the_start": 2.0,

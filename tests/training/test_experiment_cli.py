@@ -56,9 +56,13 @@ def test_seal_cells_verify(given: list[object], tmp_path: Path) -> None:
     file.write_bytes(b"".join(dumps(to_wire(r)) + b"\n" for r in receipts))
     result = call("verify", sealed, "--receipts", file, "--json")
     assert result.exit_code == 1
+    file.write_bytes(file.read_bytes()[:-1])
+    assert call("verify", sealed, "--receipts", file, "--json").stdout == result.stdout
     codes = [line["code"] for line in json.loads(result.stdout)]
     assert codes == ["receipt_missing"] * 6 + ["receipt_other_grader"] * 6
     assert "receipt_missing" in call("verify", sealed, "--receipts", file).stdout
+    file.write_bytes(file.read_bytes()[:-1])
+    assert "line 6" in str(call("verify", sealed, "--receipts", file).exception)
 
 
 def test_a_seal_is_not_replaced_and_not_changed(given: list[object], tmp_path: Path) -> None:
@@ -77,6 +81,8 @@ def test_a_seal_is_not_replaced_and_not_changed(given: list[object], tmp_path: P
     [
         ("--grader", "tests", "NAME=FILE"),
         ("--limit", "steps=many", "NAME=NUMBER"),
+        ("--limit", "steps=²", "NAME=NUMBER"),
+        ("--limit", "=3", "NAME=NUMBER"),
         ("--candidate", "old.json", "lineage_untrained"),
     ],
 )

@@ -18,7 +18,7 @@ from expcomp.training.dataset import read_dataset
 from expcomp.training.documents import document_bytes
 from expcomp.training.handoff import training_rows
 from expcomp.training.run.spec import read_run
-from expcomp.training.run.spec_text import execution_ref, option_values
+from expcomp.training.run.spec_text import execution_ref, option_value
 from tests.training.made import PAYLOADS, profile, sha
 
 SPLITS = {"a": "train", "b": "train", "c": "validation", "d": "test"}
@@ -75,7 +75,7 @@ def test_a_spec_of_the_packaged_trainer_is_ready_to_run(folder: Path, tmp_path: 
     args = [str(folder), "--out", str(tmp_path / "train.json"), "--heldout", str(tmp_path / "held.parquet")]
     args += ["--spec", str(tmp_path / "train.toml"), "--model", str(tmp_path / "base"), "--option", "max_steps=2"]
     assert isinstance(CliRunner().invoke(app, ["train", "prepare", *args]).exception, UsageError)
-    args += ["--profile", str(tmp_path / "profile.json")]
+    args += ["--profile", str(tmp_path / "profile.json"), "--usd-per-hour", "0.36"]
     result = CliRunner().invoke(app, ["train", "prepare", *args])
     assert result.exit_code == 0, result.output
     parent, options = read_run(tmp_path / "train.toml")
@@ -84,10 +84,13 @@ def test_a_spec_of_the_packaged_trainer_is_ready_to_run(folder: Path, tmp_path: 
     assert options.dataset == tmp_path / "train.json"
     assert options.heldout is not None
     assert options.heldout.sources == [tmp_path / "held.parquet"]
+    assert options.costs is not None
+    assert options.costs.nanos_per_second == 100_000
     assert options.execution_ref == execution_ref()
-    assert option_values(["a=x", "b=true"]) == {"a": "x", "b": True}
-    with pytest.raises(UsageError, match="NAME=VALUE"):
-        option_values(["max_steps"])
+    assert [option_value(t) for t in ("x", "true", "2")] == ["x", True, 2]
+    wrong = CliRunner().invoke(app, ["train", "prepare", *args, "--force", "--option", "max_steps"]).exception
+    assert isinstance(wrong, UsageError)
+    assert "NAME=VALUE" in str(wrong)
 
 
 def test_what_cannot_be_handed_on_is_named(folder: Path) -> None:
@@ -102,6 +105,12 @@ def test_what_cannot_be_handed_on_is_named(folder: Path) -> None:
     file = folder / "data" / "sft" / "train-00000-of-00001.jsonl"
     file.write_text(file.read_text().replace("bench/b", "bench/x"))
     with pytest.raises(SourceError, match="bench/x"):
+        training_rows(folder, "sft")
+    whole = json.dumps(PAYLOADS["sft"] | {"task_id": "bench/a"})
+    file.write_text(f"{whole}\n{whole}")
+    assert training_rows(folder, "sft").rows.height == 2
+    file.write_text(f"{whole}\n{whole[:-9]}")
+    with pytest.raises(DatasetError, match="row 1"):
         training_rows(folder, "sft")
     file.write_text(json.dumps(PAYLOADS["sft"] | {"task_id": "bench/a", "n": 2**60}) + "\n")
     with pytest.raises(DatasetError, match=r"row 0.*not_canonicalizable"):

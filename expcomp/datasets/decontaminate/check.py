@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, groupby
@@ -18,12 +20,17 @@ from expcomp.datasets.decontaminate.report import ROW_HITS, manifest_entry, row_
 from expcomp.datasets.options import Policy
 from expcomp.io.digest import sha256_file
 from expcomp.io.documents import write_json
+from expcomp.io.engine import Engine, engine_of
 from expcomp.io.heldout_files import task_file
-from expcomp.io.pool import HERE, Workers
+from expcomp.io.memory import DATASET, processes_within, processors
+from expcomp.io.pool import HERE, Workers, workers
 from expcomp.io.progress import Progress
 from expcomp.io.publish import publish
-from expcomp.io.row_files import IDS, Cut, Shard, check_out, copy_without, cuts, read_cut, replacing, row_shards
+from expcomp.io.row_files import IDS, Cut, Shard, check_out, copy_without, cuts, large, read_cut, replacing, row_shards
 from expcomp.io.sinks import write_parquet
+from expcomp.io.staging import subfolder
+
+PRELOAD = ("expcomp.datasets.decontaminate.check", "pyarrow.parquet")
 
 _INVENTORY = {"benchmark": "dataset", "task": "native_id", "content_digest": "task_digest"}
 _HITS = ROW_HITS | {"row": pl.UInt32()}
@@ -109,6 +116,27 @@ def scan_jobs(shards: list[Shard], index: Index | None) -> list[ScanJob]:
     """Jobs that look at every row of the files."""
     pickled = None if index is None else pickle.dumps(index, protocol=5)
     return [ScanJob(shard.kind, cut, pickled) for shard in shards for cut in cuts(shard.files[0])]
+
+
+@contextmanager
+def scanners(
+    path: Path, *, processes: int | None = None, memory: int | None = None, engine: Engine | str | None = None
+) -> Iterator[Workers]:
+    """Workers for `check_rows` and `write_clean` of a path; the caller's process where its files are small.
+
+    Args:
+        path: Of the rows.
+        processes: At once; by default the processors.
+        memory: Bytes for all processes together: how many run at once.
+        engine: `local`, `ray`, or an `Engine`.
+
+    Raises:
+        UsageError: No such engine, or a memory in which nothing can be read.
+    """
+    processes = processes_within(memory, processes, DATASET)
+    count = (processes or processors()) if large(path) else 1
+    with workers(count, preload=PRELOAD, engine=engine_of(engine, processes), seen=[path]) as pool:
+        yield pool
 
 
 def check_rows(
@@ -211,8 +239,7 @@ def write_clean(path: Path, checked: Checked, out: Path, *, force: bool = False,
         for shard in checked.shards:
             gone = _gone(checked, shard)
             for file in shard.files:
-                there = staging / file.relative_to(path)
-                there.parent.mkdir(parents=True, exist_ok=True)
+                there = subfolder((staging / file.relative_to(path)).parent) / file.name
                 jobs.append(CopyJob(file.absolute(), there, gone))
         kept = dict(zip((j.out for j in jobs), pool.map(run_copy, jobs, lambda n: None), strict=True))
         files = [

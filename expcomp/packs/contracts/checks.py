@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from expcomp.io.wording import worded
+
 _FAMILY = pl.col("family")
 _PREFIX = pl.when(_FAMILY == "json").then(pl.lit("json")).otherwise(_FAMILY)
-_BYTES = pl.format("{} bytes", "bytes")
-_ROWS = pl.format("{} rows", "rows")
+_BYTES = worded("{} bytes", "bytes")
+_ROWS = worded("{} rows", "rows")
 _PATH = pl.col("path")
-_SHEET = pl.when(pl.col("sheet").is_not_null()).then(pl.format(", sheet {}", "sheet")).otherwise(pl.lit(""))
+_SHEET = pl.when(pl.col("sheet").is_not_null()).then(worded(", sheet {}", "sheet")).otherwise(pl.lit(""))
 _WHERE = pl.concat_str(_PATH, _SHEET)
 
 
@@ -62,7 +64,7 @@ FILE_CHECKS: tuple[FileCheck, ...] = (
         pl.col("state").is_in(list(_STATES)),
         pl.lit("a visible file below the folder, reached without a link"),
         pl.col("state").replace_strict(_STATES, default=None, return_dtype=pl.String),
-        pl.format("Name a file of the folder itself in place of {}; hidden references are never read.", _PATH),
+        worded("Name a file of the folder itself in place of {}; hidden references are never read.", _PATH),
     ),
     FileCheck(
         "file",
@@ -70,7 +72,7 @@ FILE_CHECKS: tuple[FileCheck, ...] = (
         pl.col("state").is_in(["absent", "other"]) & pl.col("required"),
         pl.lit("a regular file"),
         pl.when(pl.col("state") == "other").then(pl.lit("no regular file")).otherwise(pl.lit("nothing")),
-        pl.format("Create {}.", _PATH),
+        worded("Create {}.", _PATH),
     ),
     FileCheck(
         "file",
@@ -78,15 +80,15 @@ FILE_CHECKS: tuple[FileCheck, ...] = (
         (pl.col("bytes") == 0) & (pl.col("min_bytes").fill_null(1) > 0),
         pl.lit("a file that is not empty"),
         _BYTES,
-        pl.format("Write the content of {}; it is empty.", _PATH),
+        worded("Write the content of {}; it is empty.", _PATH),
     ),
     FileCheck(
         "file",
         pl.lit("artifact_too_small_or_empty"),
         pl.col("bytes") < pl.col("min_bytes"),
-        pl.format("{} bytes or more", "min_bytes"),
+        worded("{} bytes or more", "min_bytes"),
         _BYTES,
-        pl.format("Complete {}; it is smaller than the contract allows.", _PATH),
+        worded("Complete {}; it is smaller than the contract allows.", _PATH),
         count=pl.col("min_bytes") - pl.col("bytes"),
     ),
     FileCheck(
@@ -95,7 +97,7 @@ FILE_CHECKS: tuple[FileCheck, ...] = (
         _problem("file_too_large"),
         pl.lit("a file that can be checked within the limits"),
         pl.col("detail"),
-        pl.format("Make {} smaller, or raise the limit of the check.", _PATH),
+        worded("Make {} smaller, or raise the limit of the check.", _PATH),
     ),
     FileCheck(
         "file",
@@ -103,7 +105,7 @@ FILE_CHECKS: tuple[FileCheck, ...] = (
         _problem("unreadable_file"),
         pl.lit("a file that can be read"),
         pl.col("detail"),
-        pl.format("Make {} readable.", _PATH),
+        worded("Make {} readable.", _PATH),
     ),
     FileCheck(
         "file",
@@ -111,7 +113,7 @@ FILE_CHECKS: tuple[FileCheck, ...] = (
         _problem("format_mismatch"),
         pl.col("format"),
         pl.col("detail"),
-        pl.format("Write {} as {}; its bytes are of another format.", _PATH, "format"),
+        worded("Write {} as {}; its bytes are of another format.", _PATH, "format"),
     ),
     FileCheck(
         "file",
@@ -119,32 +121,32 @@ FILE_CHECKS: tuple[FileCheck, ...] = (
         _problem("invalid_encoding"),
         pl.lit("UTF-8"),
         pl.col("detail"),
-        pl.format("Write {} in UTF-8.", _PATH),
+        worded("Write {} in UTF-8.", _PATH),
     ),
     FileCheck(
         "file",
         pl.col("problem"),
         _MISFORMED,
-        pl.format("well-formed {}", "format"),
+        worded("well-formed {}", "format"),
         pl.col("detail"),
-        pl.format("Write {} again as well-formed {}.", _PATH, "format"),
+        worded("Write {} again as well-formed {}.", _PATH, "format"),
     ),
     FileCheck(
         "file",
         pl.lit("missing_sheet"),
         _problem("missing_sheet"),
-        pl.format("a sheet {}", "sheet"),
+        worded("a sheet {}", "sheet"),
         pl.col("detail"),
-        pl.format("Add the sheet {} to {}.", "sheet", _PATH),
+        worded("Add the sheet {} to {}.", "sheet", _PATH),
         field=pl.col("sheet"),
     ),
     FileCheck(
         "file",
         pl.lit("json_root_type_mismatch"),
         pl.col("root_type") != pl.col("shape"),
-        pl.format("a JSON document that is: {}", "root_type"),
+        worded("a JSON document that is: {}", "root_type"),
         pl.col("shape"),
-        pl.format("Write {} so that its outermost value is: {}.", _PATH, "root_type"),
+        worded("Write {} so that its outermost value is: {}.", _PATH, "root_type"),
     ),
     FileCheck(
         "rows",
@@ -152,33 +154,33 @@ FILE_CHECKS: tuple[FileCheck, ...] = (
         (pl.col("shape") == "table") & (pl.col("rows") == 0) & ~pl.col("rows_optional"),
         pl.lit("one or more data rows"),
         _ROWS,
-        pl.format("Write the data rows of {}; it holds a header only.", _WHERE),
+        worded("Write the data rows of {}; it holds a header only.", _WHERE),
     ),
     FileCheck(
         "rows",
         pl.concat_str(_PREFIX, pl.lit("_row_count_mismatch")),
         pl.col("rows") != pl.col("row_count"),
-        pl.format("{} rows", "row_count"),
+        worded("{} rows", "row_count"),
         _ROWS,
-        pl.format("Write exactly {} rows to {}.", "row_count", _WHERE),
+        worded("Write exactly {} rows to {}.", "row_count", _WHERE),
         count=(pl.col("rows") - pl.col("row_count")).abs(),
     ),
     FileCheck(
         "rows",
         pl.concat_str(_PREFIX, pl.lit("_row_count_below_minimum")),
         pl.col("rows") < pl.col("min_rows"),
-        pl.format("{} or more rows", "min_rows"),
+        worded("{} or more rows", "min_rows"),
         _ROWS,
-        pl.format("Add the missing rows to {}.", _WHERE),
+        worded("Add the missing rows to {}.", _WHERE),
         count=pl.col("min_rows") - pl.col("rows"),
     ),
     FileCheck(
         "rows",
         pl.concat_str(_PREFIX, pl.lit("_row_count_above_maximum")),
         pl.col("rows") > pl.col("max_rows"),
-        pl.format("{} or fewer rows", "max_rows"),
+        worded("{} or fewer rows", "max_rows"),
         _ROWS,
-        pl.format("Remove the rows of {} that are too many.", _WHERE),
+        worded("Remove the rows of {} that are too many.", _WHERE),
         count=pl.col("rows") - pl.col("max_rows"),
     ),
 )

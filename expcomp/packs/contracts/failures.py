@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from expcomp.io.wording import worded
 from expcomp.packs.contracts.checks import FIELD_CHECKS, FILE_CHECKS, LISTING_FAMILY, field_code, field_text
 from expcomp.packs.contracts.words import OUTPUTS_NAME
 
@@ -58,7 +59,7 @@ def field_failures(files: pl.DataFrame, expectations: pl.DataFrame, facts: pl.Da
         .unique([*_ITEM_KEYS, "kind_right"], keep="first", maintain_order=True)
         .sort("item", "rank", "position", "row", nulls_last=True, maintain_order=True)
     )
-    found = pl.format("{} {}", "count", pl.col("kind_right").cast(pl.String).str.replace_all("_", " "))
+    found = worded("{} {}", "count", pl.col("kind_right").cast(pl.String).str.replace_all("_", " "))
     grouped = wrong.group_by("item", "check", "level", "field", maintain_order=True).agg(
         *(pl.col(c).first() for c in ("rank", "path", "kind", "family", "type", "rows", "row")),
         at=pl.col("item_right").sort_by("row", maintain_order=True).first(),
@@ -107,7 +108,7 @@ def _worded(failed: pl.DataFrame) -> pl.DataFrame:
     family = pl.when(listing).then(pl.lit(LISTING_FAMILY)).otherwise("family")
     first = pl.when(is_item).then(pl.concat_str("field", pl.lit("."), "at").str.strip_prefix(".")).otherwise("field")
     where = pl.when(pl.col("rows").is_not_null() & pl.col("row").is_not_null()).then(
-        pl.format("; the first in row {}", pl.col("row") + 1)
+        worded("; the first in row {}", pl.col("row") + 1)
     )
     return failed.with_columns(family=family).select(
         "item",

@@ -15,6 +15,7 @@ from expcomp.errors import UsageError
 from expcomp.io.canon import digest
 from expcomp.io.deliverables import LIMIT, UnreadableFileError, read_whole
 from expcomp.io.digest import PREFIX, sha256_hex
+from expcomp.io.wording import worded
 from expcomp.packs.contracts.deliverables import Handed, looks_like_packages, of_folder, of_packages
 from expcomp.packs.contracts.formats import FORMATS, format_of
 from expcomp.packs.contracts.items import PRIVATE, items_of, private
@@ -135,7 +136,7 @@ def _left_out(handed: Handed, key: pl.Expr, secret: pl.DataFrame) -> pl.DataFram
     )
     counted = secret.group_by("group", maintain_order=True).agg(
         path=pl.lit(None, dtype=pl.String),
-        reason=pl.format("{} paths hold {}", pl.col("path").n_unique(), pl.lit(PRIVATE)),
+        reason=worded("{} paths hold {}", pl.col("path").n_unique(), pl.lit(PRIVATE)),
     )
     named = lines.with_columns(path=pl.when(~private(lines, "path")).then("path"))
     return pl.concat([named, counted]).unique(maintain_order=True)

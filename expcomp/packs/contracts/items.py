@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from expcomp.evidence.redact import redact
+from expcomp.io.wording import worded
 from expcomp.packs.contracts.formats import FORMATS
 from expcomp.packs.contracts.kinds import CELLS, EMPTY, NUMERIC, TYPES
 
@@ -62,8 +63,8 @@ def private(frame: pl.DataFrame, column: str) -> pl.Series:
 def _readable(placed: pl.DataFrame) -> pl.DataFrame:
     """One line an item: what its files share, and why its content is not covered."""
     bad = pl.col("problem").is_not_null()
-    first_bad = pl.format("content not covered: {} in {}: {}", "problem", "ref", "detail").filter(bad).first()
-    first_empty = pl.format("content not covered: {} is empty", "ref").filter(pl.col("bytes") == 0).first()
+    first_bad = worded("content not covered: {} in {}: {}", "problem", "ref", "detail").filter(bad).first()
+    first_empty = worded("content not covered: {} is empty", "ref").filter(pl.col("bytes") == 0).first()
     apart = pl.col("delimiter").n_unique() > 1
     why = pl.coalesce(
         first_bad,

@@ -13,6 +13,7 @@ from expcomp.errors import SourceError
 from expcomp.evidence.refs import is_hidden, problem
 from expcomp.io.deliverables import LIMIT, Place, UnreadableFileError, read_whole
 from expcomp.io.digest import PREFIX, sha256_hex
+from expcomp.io.wording import worded
 from expcomp.packs.contracts.derived import OPERATIONS, Finding, check_derived
 from expcomp.packs.contracts.document import Contract, parse_contract, read_contract
 from expcomp.packs.contracts.failures import COLUMNS, field_failures, file_failures
@@ -223,7 +224,7 @@ def _unread(files: pl.DataFrame, contract: Contract) -> pl.DataFrame:
     return unread.select(
         "path",
         "kind",
-        requirement=pl.coalesce("detail", pl.format("the content of a {} file", "format")),
+        requirement=pl.coalesce("detail", worded("the content of a {} file", "format")),
         status=pl.lit("not_checked"),
     )
 

@@ -12,11 +12,10 @@ from expcomp.datasets.decontaminate.heldout import held_out
 from expcomp.errors import UsageError
 from expcomp.tables.training import EXPOSURE
 from expcomp.training.dataset import TrainingDataset
-from expcomp.training.documents import document_digest, read_document
 from expcomp.training.exposure import ExposureIndex, read_inventories
 from expcomp.training.guard import LEVELS, Exposure, GuardPolicy, Level, guard
 from expcomp.training.profile import Profile
-from expcomp.training.receipts import TrainingReceipt
+from expcomp.training.receipts import read_store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +58,9 @@ def exposure_of(held: HeldOut, parent: Profile, dataset: TrainingDataset) -> Exp
     Raises:
         SourceError: A held-out source cannot be read, or a receipt or an inventory is not there.
     """
-    store = {document_digest(r): r for r in (read_document(TrainingReceipt, p) for p in held.receipts)}
-    before = ExposureIndex.of_profile(parent, store=store, inventories=read_inventories(held.inventories)).frame
+    before = ExposureIndex.of_profile(
+        parent, store=read_store(held.receipts), inventories=read_inventories(held.inventories)
+    ).frame
     now = dataset.tasks.with_columns(receipt_digest=pl.lit(dataset.digest), depth=pl.lit(0, pl.Int64))
     frame = pl.concat(
         [

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from expcomp.errors import ExpcompError
-from expcomp.training.documents import Document, Name, Positive, Sha256
+from expcomp.errors import ExpcompError, SourceError
+from expcomp.io.job_files import hash_tree
+from expcomp.training.documents import Document, Name, Positive, Sha256, document_digest
 
 
 class ServingError(ExpcompError):
@@ -76,10 +77,6 @@ class StaticServing:
         Raises:
             ServingError: It cannot be hashed; that it is another artifact is for the run to refuse.
         """
-        from expcomp.errors import SourceError
-        from expcomp.io.job_files import hash_tree
-        from expcomp.training.documents import document_digest
-
         try:
             found = hash_tree(self.path or artifact, order.artifact_bytes, cancelled=cancelled)
         except SourceError as error:

@@ -78,7 +78,7 @@ class _Spec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     execution_ref: Sha256
     trainer: _Trainer
     parameters: dict[str, Any] = {}
-    out: Text = "runs"
+    out: Text = "jobs"
     checkpoint: Literal["file", "directory"] = "file"
     max_checkpoint_bytes: Positive = 64 << 30
     timeout: float | None = None

@@ -9,12 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from expcomp.errors import UsageError
 from expcomp.io.canon import digest
 from expcomp.io.digest import sha256_file
-from expcomp.io.job_files import hash_tree
 from expcomp.io.row_files import replacing
 from expcomp.io.sinks import write_pieces
+from expcomp.training.local_models import model_digest
 from expcomp.version import __version__
 
 _PINNED = ("torch", "transformers", "trl", "datasets")
@@ -32,6 +31,7 @@ def write_spec(
     model: Path,
     heldout: Path | None = None,
     options: Mapping[str, Any] | None = None,
+    usd_per_hour: float | None = None,
     force: bool = False,
 ) -> None:
     """Write the TOML file of a run of `expcomp.training.trl_trainer` under this interpreter.
@@ -45,14 +45,14 @@ def write_spec(
         model: Folder of the model to start from.
         heldout: What may not be trained on.
         options: Of TRL, in place of or beside `OPTIONS`.
+        usd_per_hour: Price of the machine; without it the cost of training is unknown.
         force: Replace a file that is there.
 
     Raises:
         UsageError: `model` is no folder.
         OutputError: `out` exists, or cannot be written.
     """
-    if not model.is_dir():
-        raise UsageError(f"{model}: is no folder; give one that holds a model and its tokenizer")
+    digest_of_model = model_digest(model)
     root = out.absolute().parent
     top = {
         "profile": _beside(profile, root),
@@ -60,7 +60,7 @@ def write_spec(
         "dataset_digest": dataset_digest,
         "execution_ref": execution_ref(),
         "checkpoint": "directory",
-        "out": "runs",
+        "out": "jobs",
     }
     python = Path(sys.executable)
     trainer = {
@@ -74,10 +74,10 @@ def write_spec(
     if heldout is not None:
         tables.append(("heldout", {"sources": [_beside(heldout, root)]}))
     tables += [
-        ("costs", {"ledger": "costs.jsonl"}),
+        ("costs", {"ledger": "costs.jsonl"} | ({} if usd_per_hour is None else {"usd_per_hour": usd_per_hour})),
         ("trainer", trainer),
         ("trainer.environment", environment),
-        ("parameters", {"model": str(model.absolute()), "model_digest": hash_tree(model, 1 << 50).digest}),
+        ("parameters", {"model": str(model.absolute()), "model_digest": digest_of_model}),
         ("parameters.options", {**OPTIONS, **(options or {})}),
     ]
     with replacing(out, force=force) as beside:
@@ -95,22 +95,12 @@ def execution_ref() -> str:
     return digest(versions)
 
 
-def option_values(given: Sequence[str]) -> dict[str, Any]:
-    """Options as NAME=VALUE, the value JSON, or else a text.
-
-    Raises:
-        UsageError: One has no `=`.
-    """
-    found = {}
-    for text in given:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise UsageError(f"--option {text}: expected NAME=VALUE, as max_steps=2")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found
+def option_value(text: str) -> Any:
+    """The value of an option: JSON, or else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _beside(path: Path, root: Path) -> str:

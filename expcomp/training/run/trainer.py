@@ -11,7 +11,7 @@ import polars as pl
 
 from expcomp.errors import ExpcompError, OutputError, UsageError
 from expcomp.evidence.redact import redact
-from expcomp.io.job_files import copy_file, publish_file, remove_file
+from expcomp.io.job_files import copy_file, make_folder, publish_file, remove_file
 from expcomp.io.pinned_files import PinnedFileError, hash_file
 from expcomp.io.processes import (
     KEEP_OUTPUT,
@@ -176,8 +176,9 @@ class CommandTrainer:
         Raises:
             TrainerError: One is another file than was pinned.
             PinnedFileError: One cannot be hashed.
+            OutputError: The folder cannot be made, or a copy not be written.
         """
-        (job / INPUTS).mkdir(mode=0o700)
+        make_folder(job / INPUTS)
         for file in self.inputs:
             made = copy_file(file.path.resolve(), job / INPUTS / file.copy_name, _INPUT_BYTES, cancelled=cancelled)
             _same(f"input {file.copy_name}", made.digest, file.digest)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from expcomp.errors import ExpcompError
+from expcomp.errors import CheckFailedError, ExpcompError
 from expcomp.io.canon import digest, digest_bytes
 from expcomp.io.job_files import TreeDigest, hash_tree
 from expcomp.io.pinned_files import hash_file
@@ -21,7 +21,7 @@ from expcomp.training.receipts import TrainingReceipt
 from expcomp.training.run.candidate import derive_candidate
 from expcomp.training.run.journal import JOURNAL, StageRecord, last_ended, read_journal
 from expcomp.training.run.plan import RunPlan
-from expcomp.training.run.results import STAGES
+from expcomp.training.run.results import STAGES, Stage
 from expcomp.training.run.stages import EXPOSURE, INVENTORY, PARENT, PLAN, PROFILE, RECEIPT, identity_of
 from expcomp.training.run.trainer import INPUTS, check_command_inputs
 
@@ -80,9 +80,9 @@ class Job:
         """The checkpoint, hashed again."""
         return hash_tree(self.path / self.plan.checkpoint_name, self.plan.max_checkpoint_bytes)
 
-    def fact(self, stage: str, name: str) -> str:
+    def fact(self, stage: Stage, name: str) -> str:
         """What the journal says of a stage that ended."""
-        record = next((r for r in reversed(self.journal) if r.stage == stage and r.event == "ended"), None)
+        record = last_ended(self.journal, stage)
         return NONE if record is None else str(record.facts.get(name) or NONE)
 
 
@@ -127,6 +127,21 @@ def verify_job(
         found, expected = computed or (None, None)
         lines.append((check.name, document, None if computed is None else found == expected, found, expected))
     return pl.DataFrame(lines, schema=JOB_CHECKS, orient="row")
+
+
+def verified_profile(job: Path) -> Profile:
+    """The profile of a job, when everything in its folder holds.
+
+    Raises:
+        CheckFailedError: Something does not; the message names the file.
+    """
+    bad = verify_job(job).filter(ok=False)
+    if bad.height:
+        told = bad.row(0, named=True)
+        raise CheckFailedError(
+            f"{job / told['document']}: {told['check']}: found {told['found']}; expected {told['expected']}"
+        )
+    return read_document(Profile, job / PROFILE)
 
 
 def _file(name: str) -> Callable[[Job], str]:
