@@ -10,7 +10,8 @@ from hypothesis import settings
 from tests.helpers import package
 
 # A deadline is a timing assertion: how long an example takes depends on who else uses the machine.
-settings.register_profile("house", deadline=None)
+# The readers meet far more inputs in the fuzzing campaign (tests/faults/fuzz).
+settings.register_profile("house", deadline=None, max_examples=60)
 settings.load_profile("house")
 
 

@@ -24,8 +24,10 @@ FORBIDDEN = {
 
 
 @cache
-def trees() -> tuple[tuple[str, ast.AST], ...]:
-    return tuple((path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))) for path in SOURCES)
+def trees(word: str = "") -> tuple[tuple[str, ast.AST], ...]:
+    """The files, of those that hold a word."""
+    texts = ((path.relative_to(ROOT).as_posix(), path.read_text("utf-8")) for path in SOURCES)
+    return tuple((name, ast.parse(text)) for name, text in texts if word in text)
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
@@ -33,6 +35,12 @@ def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             yield node, node.func.attr
+
+
+@cache
+def method_calls() -> tuple[tuple[str, ast.Call, str], ...]:
+    """Of every file its method calls; the trees are walked once."""
+    return tuple((name, call, method) for name, tree in trees() for call, method in calls(tree))
 
 
 def needs_order(call: ast.Call, method: str) -> bool:
@@ -50,7 +58,7 @@ def needs_order(call: ast.Call, method: str) -> bool:
 
 def test_there_is_something_to_check() -> None:
     assert len(SOURCES) > 50
-    assert sum(needs_order(c, m) for _, t in trees() for c, m in calls(t)) > 50
+    assert sum(needs_order(c, m) for _, c, m in method_calls()) > 50
 
 
 def test_the_order_check_sees_what_it_must() -> None:
@@ -64,8 +72,7 @@ def test_the_order_check_sees_what_it_must() -> None:
 def test_joins_groups_and_uniques_state_their_order() -> None:
     silent = [
         f"{name}:{call.lineno}: {method}"
-        for name, tree in trees()
-        for call, method in calls(tree)
+        for name, call, method in method_calls()
         if needs_order(call, method) and "maintain_order" not in {k.arg for k in call.keywords}
     ]
     assert silent == []
@@ -74,16 +81,11 @@ def test_joins_groups_and_uniques_state_their_order() -> None:
 @pytest.mark.parametrize("word", FORBIDDEN)
 def test_a_word_that_is_never_used(word: str) -> None:
     used = [
-        f"{name}:{node.lineno}"
-        for name, tree in trees()
+        f"{name}:{node.lineno if isinstance(node, ast.Attribute) else node.value.lineno}"
+        for name, tree in trees(word)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and node.attr == word
-    ]
-    used += [
-        f"{name}:{node.value.lineno}"
-        for name, tree in trees()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.keyword) and node.arg == word
+        if (isinstance(node, ast.Attribute) and node.attr == word)
+        or (isinstance(node, ast.keyword) and node.arg == word)
     ]
     assert used == [], FORBIDDEN[word]
 
@@ -92,23 +94,17 @@ def test_sentences_are_not_made_by_what_panics() -> None:
     """`pl.format` of Polars 2.1 panics over a frame of which a part is empty; `io.wording.worded` does not."""
     assert not [
         f"{name}:{call.lineno}"
-        for name, tree in trees()
-        for call, method in calls(tree)
+        for name, call, method in method_calls()
         if method == "format" and ast.unparse(call.func) == "pl.format"
     ]
 
 
 def test_no_identity_rests_on_the_hash_of_polars() -> None:
-    assert [f"{name}:{c.lineno}" for name, tree in trees() for c, m in calls(tree) if m in ("hash", "hash_rows")] == []
+    assert [f"{name}:{c.lineno}" for name, c, m in method_calls() if m in ("hash", "hash_rows")] == []
 
 
 def test_rows_become_python_objects_only_on_the_command_line() -> None:
-    used = [
-        f"{name}:{c.lineno}"
-        for name, tree in trees()
-        for c, m in calls(tree)
-        if m in ("to_dicts", "rows", "rows_by_key")
-    ]
+    used = [f"{name}:{c.lineno}" for name, c, m in method_calls() if m in ("to_dicts", "rows", "rows_by_key")]
     assert [u for u in used if not u.startswith("expcomp/cli/")] == []
 
 

@@ -71,7 +71,7 @@ def _book_or_empty(old: Any, new: Any, found: Any) -> bool:
 
 
 def _session(path: Path) -> Any:
-    """Revision, and the steps that were committed."""
+    """Revision, and the steps that were committed; what was refused is noted beside them."""
     file = path / "session.sqlite"
     if not file.exists():
         return NOTHING
@@ -81,7 +81,9 @@ def _session(path: Path) -> Any:
             return NOTHING
         assert store.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         (revision,) = store.execute("SELECT revision FROM about").fetchone()
-        return revision, [r[0] for r in store.execute("SELECT record FROM audit ORDER BY at")]
+        return revision, [
+            r[0] for r in store.execute("SELECT record FROM audit WHERE revision IS NOT NULL ORDER BY at")
+        ]
     finally:
         store.close()
 

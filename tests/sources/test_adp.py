@@ -271,7 +271,7 @@ def read(path):
     return SOURCE.read(found.units, ReadOptions())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.data())
 def test_values_of_any_type_never_raise(tmp_path_factory, data):
     page = {"class_": "web_observation", "axtree": "a", "image_observation": {"content": "data:image/png;base64,AA=="}}
@@ -288,7 +288,7 @@ def test_values_of_any_type_never_raise(tmp_path_factory, data):
     assert frames["attempts"].height + left_out == len(rows)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_damage_never_raises(tmp_path_factory, data):
     blob = bytearray(json.dumps([row(seen("q", "user"), api(), seen("r")), row(told("x"))]).encode())

@@ -240,7 +240,7 @@ def test_claims_by_content():
     assert not SOURCE.claims_file(Look(Path("x"), json.dumps({"schema_version": 1, "steps": []}).encode()))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_damage_never_raises(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("atif") / "trajectory.json"
@@ -262,7 +262,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_values_of_any_type_never_raise(tmp_path_factory, data):
     value = summarised()

@@ -788,7 +788,7 @@ def mutate(value, path, new):
     return [*value[:at], mutate(value[at], path[1:], new), *value[at + 1 :]]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.lists(st.tuples(st.lists(st.integers(0, 30), min_size=1, max_size=6), JSON), min_size=1, max_size=4),
     cut=st.integers(0, 4000),

@@ -666,7 +666,7 @@ LINES = whole()
 PLACES = [p for p in places(LINES) if len(p) > 1]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=75)
 @given(st.lists(st.tuples(st.sampled_from(PLACES), VALUES), min_size=1, max_size=4))
 def test_any_value_anywhere(tmp_path_factory, changes):
     lines = copy.deepcopy(LINES)
@@ -684,7 +684,7 @@ def test_any_value_anywhere(tmp_path_factory, changes):
     assert frames["attempts"].height == 1
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(0, len("\n".join(json.dumps(line) for line in LINES))), st.binary(max_size=3))
 def test_cut_anywhere(tmp_path_factory, at, noise):
     raw = "\n".join(json.dumps(line) for line in LINES).encode()

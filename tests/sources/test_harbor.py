@@ -401,7 +401,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_values_of_any_type_never_raise(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("harbor")

@@ -651,7 +651,7 @@ def places_in(value):
             yield from places_in(inner)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.data())
 def test_values_of_any_type_never_raise(tmp_path_factory, data):
     value = json.loads(json.dumps(document(sample(1), sample(2, limit={"type": "time"}, error={"message": "m"}))))
@@ -671,7 +671,7 @@ def test_values_of_any_type_never_raise(tmp_path_factory, data):
     assert loaded == 2 or told > 0
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_an_archive_cut_or_damaged_anywhere_never_raises(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("inspect") / "x.eval"

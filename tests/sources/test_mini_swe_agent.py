@@ -451,7 +451,7 @@ def mutate(data, value):
     return value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_arbitrary_values_never_raise(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("mini") / "x.traj.json"

@@ -321,7 +321,7 @@ def places(node, path=()):
         yield from places(child, (*path, key))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_change_of_a_record_gives_no_exception_and_no_silence(tmp_path, data):
     record = copy.deepcopy(trace(assessments=[assessment()]))

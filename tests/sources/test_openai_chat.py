@@ -670,7 +670,7 @@ def put(value, path, new):
     return out
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_value_anywhere_is_loaded_or_reported(tmp_path, data):
     row = put(FULL, data.draw(st.sampled_from(list(places(FULL)))), data.draw(JSON))
@@ -686,7 +686,7 @@ def test_any_value_anywhere_is_loaded_or_reported(tmp_path, data):
     assert loaded | skipped == {0, 1}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cut=st.integers(0, 1500), more=st.binary(max_size=4))
 def test_a_file_cut_anywhere(tmp_path, cut, more):
     path = tmp_path / "a.jsonl"

@@ -203,7 +203,7 @@ def test_what_is_not_claimed(value):
 JSON = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=2)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_value_anywhere_in_an_item(tmp_path, data):
     items = [dict(i) for i in ITEMS]

@@ -822,7 +822,7 @@ FOLDER = {
 }
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from(list(places(ROWS))), VALUES), min_size=1, max_size=4))
 def test_any_value_in_rows(tmp_path_factory, changes):
     rows = changed(ROWS, changes)
@@ -835,7 +835,7 @@ def test_any_value_in_rows(tmp_path_factory, changes):
         assert frames["attempts"].height == len(rows)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from(list(places(FOLDER))), VALUES), min_size=1, max_size=4))
 def test_any_value_in_a_folder(tmp_path_factory, changes):
     document = changed(FOLDER, changes)

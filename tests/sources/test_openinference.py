@@ -460,7 +460,7 @@ def places(node, path=()):
         yield from places(child, (*path, key))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_change_of_a_record_gives_no_exception_and_no_silence(tmp_path, data):
     record = copy.deepcopy(export(*dialogue(metadata='{"a": 1}')))
@@ -477,7 +477,7 @@ def test_any_change_of_a_record_gives_no_exception_and_no_silence(tmp_path, data
         assert frame.schema == CORE[name].schema
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_change_of_a_span_of_phoenix_gives_no_exception_and_no_silence(tmp_path, data):
     kind = data.draw(st.sampled_from([phoenix, lambda s: row(phoenix(s))]))

@@ -405,7 +405,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_values_of_any_type_never_raise(tmp_path_factory, data):
     value = json.loads(json.dumps(results(simulation(), simulation(trial=0))))
@@ -431,7 +431,7 @@ def test_values_of_any_type_never_raise(tmp_path_factory, data):
     assert frames["attempts"].height == 2 or told > 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_a_file_cut_or_damaged_anywhere_never_raises(tmp_path_factory, data):
     blob = bytearray(json.dumps(results(simulation())).encode())

@@ -335,7 +335,7 @@ def test_too_large_a_file_is_a_diagnostic(tmp_path):
     assert "too_large" in codes(frames)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_damage_never_raises(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("tau") / "x.json"

@@ -386,7 +386,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_values_of_any_type_never_raise(tmp_path_factory, data):
     value = run(row(), row(number=2), row("b"))
@@ -407,7 +407,7 @@ def test_values_of_any_type_never_raise(tmp_path_factory, data):
     assert frames["attempts"].height + frames["diagnostics"].height > 0
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_damage_never_raises(tmp_path_factory, data):
     whole = data.draw(

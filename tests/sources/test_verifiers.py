@@ -648,7 +648,7 @@ def read(path):
     return SOURCE.read(found.units, ReadOptions())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_values_of_any_type_never_raise(tmp_path_factory, data):
     rich = row(
@@ -676,7 +676,7 @@ def test_values_of_any_type_never_raise(tmp_path_factory, data):
     assert frames["attempts"].height + left_out >= 3
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_damage_never_raises(tmp_path_factory, data):
     lines = data.draw(st.sampled_from([[row(), row("b")], [trace(linear())], [episode(trace(linear()))]]))
