@@ -17,7 +17,7 @@ from expcomp.environments.frames import frames
 from expcomp.environments.package import compile_package
 from expcomp.errors import ExpcompError, UsageError
 from tests.environments.reconstructed import CONFIG, package_frames
-from tests.environments.test_replay import GOOD, OTHER
+from tests.environments.test_replay import GOOD, OTHER, case_steps
 from tests.environments.worlds import AUTHORED, LEDGER
 from tests.helpers import RUN_CLI, environment
 
@@ -27,15 +27,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("env")
     compile_package(frames(LEDGER), AUTHORED).write(folder / "authored")
     compile_package(package_frames(), CONFIG).write(folder / "candidate")
-    steps = [
-        {
-            "action": {"type": a, "arguments": args},
-            "expected_observation": text,
-            "expected_outcome": outcome,
-            "expected_state": wanted,
-        }
-        for a, args, text, outcome, wanted in GOOD
-    ]
+    steps = case_steps(GOOD)
     case = {
         "id": "c1",
         "trajectory_group": "h1",

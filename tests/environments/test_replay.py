@@ -31,6 +31,19 @@ GOOD = [
 Frames = tuple[pl.DataFrame, pl.DataFrame]
 
 
+def case_steps(steps: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Steps as a file of cases holds them."""
+    return [
+        {
+            "action": {"type": a, "arguments": args},
+            "expected_observation": text,
+            "expected_outcome": outcome,
+            "expected_state": wanted,
+        }
+        for a, args, text, outcome, wanted in steps
+    ]
+
+
 def case(
     case_id: str = "c1",
     steps: list[tuple[Any, ...]] | None = None,

@@ -135,20 +135,12 @@ def _worlds(root: Path) -> None:
     from expcomp.environments.package import compile_package
     from tests.environments.reconstructed import CONFIG, package_frames
     from tests.environments.test_build import states, write
-    from tests.environments.test_replay import GOOD, OTHER
+    from tests.environments.test_replay import GOOD, OTHER, case_steps
     from tests.environments.worlds import AUTHORED, LEDGER
 
     compile_package(frames(LEDGER), AUTHORED).write(root / "authored")
     compile_package(package_frames(), CONFIG).write(root / "candidate")
-    steps = [
-        {
-            "action": {"type": a, "arguments": args},
-            "expected_observation": text,
-            "expected_outcome": outcome,
-            "expected_state": wanted,
-        }
-        for a, args, text, outcome, wanted in GOOD
-    ]
+    steps = case_steps(GOOD)
     case = {"id": "c1", "trajectory_group": "h1", "source_ids": [OTHER], "split": "validation", "steps": steps}
     put(root / "cases.jsonl", json.dumps(case | {"initial_state": {"world": {"balance": 100.0}}}) + "\n")
     put(root / "start.json", '{"world": {"balance": 100.0}}')
