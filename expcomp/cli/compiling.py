@@ -222,8 +222,10 @@ def verify(
     elif not quiet:
         for line in found.problems:
             print(line)
-        files, rows = f"{Count(found.files):file|files}", f"{Count(found.rows):row|rows}"
-        wrong = f"{Count(len(found.problems)):problem|problems}"
-        print(f"{'verified' if found.ok else 'NOT verified'}: {files}, {rows}, {wrong}")
+        counts = [f"{Count(found.files):file|files}"]
+        if found.rows:  # of some folders the files are hashed, not the rows
+            counts.append(f"{Count(found.rows):row|rows}")
+        counts += [f"{Count(len(found.problems)):problem|problems}"]
+        print(f"{'verified' if found.ok else 'NOT verified'}: {', '.join(counts)}")
     if not found.ok:
         raise typer.Exit(1)

@@ -73,7 +73,7 @@ def show_traces(summary: pl.DataFrame, skipped: pl.DataFrame, units: int, out: P
     shown = [c for c in _COLUMNS if console.width >= _WIDE or c[1] not in _ONLY_WIDE]
     for title, _ in shown:
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("ended otherwise", overflow="fold")
+    table.add_column("ended otherwise", overflow="fold", min_width=10)
     for row in summary.to_dicts():
         ends = ", ".join(f"{word} {row[word]}" for word in _ENDS if row[word])
         numbers = (_cell(row[name]) for _, name in shown)
@@ -148,7 +148,7 @@ _COLUMNS = (
     ("out", "output_tokens"),
     ("USD", "cost_usd"),
 )
-_ONLY_WIDE = ("tasks", "n_tool_calls", "input_tokens", "output_tokens", "cost_usd")
+_ONLY_WIDE = ("tasks", "n_steps", "n_tool_calls", "input_tokens", "output_tokens", "cost_usd")
 _WIDE = 120
 
 
