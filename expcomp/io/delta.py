@@ -236,7 +236,7 @@ def create_table(
     Raises:
         OutputError: The place holds something else or cannot be written.
     """
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
     from deltalake.exceptions import DeltaError
 
     uri = uri_of(path)
@@ -251,6 +251,8 @@ def create_table(
                 description=description,
                 configuration={"delta.checkpointInterval": CHECKPOINT_EVERY},
                 storage_options=dict(options) if options else None,
+                # Tried again it would be committed after the one that was quicker, and put its description in place of that.
+                commit_properties=CommitProperties(max_commit_retries=0),
             )
         except (DeltaError, OSError) as error:
             if not is_table(uri, options):

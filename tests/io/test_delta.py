@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import polars as pl
 import pytest
@@ -154,3 +156,16 @@ def test_the_way_to_an_object_store_writes_and_reads_the_same(tmp_path: Path) ->
     assert {store.snapshot().name_of(p) for p in with_paths["file"]} == set(store.snapshot().files["path"])
     assert store.compact(stats=["key"], order=["key"]) == (2, 1)
     assert made.snapshot().scan().collect()["key"].to_list() == ["a", "b", "c"]
+
+
+def test_those_that_make_a_table_at_once_get_that_of_the_quickest(tmp_path: Path) -> None:
+    def make(path: Path, name: str) -> str:
+        ready.wait()
+        return create_table(path, SCHEMA, name="t", description=name).description
+
+    ready = Barrier(4)
+    with ThreadPoolExecutor(4) as pool:
+        for i in range(5):
+            said = set(pool.map(make, [tmp_path / str(i)] * 4, "abcd"))
+            now = open_table(tmp_path / str(i))
+            assert (said, now.snapshot().version) == ({now.description}, 0)
