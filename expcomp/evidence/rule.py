@@ -59,6 +59,17 @@ def unlike(words: Sequence[str], chars: str, least: int) -> str:
     return "(?:" + "|".join(branches) + ")"
 
 
+def other_than(words: Sequence[str], chars: str, never: str) -> str:
+    """A run that is none of the words, if what follows it is no such character; it does not begin with one of `never`."""
+    branches = []
+    for head in sorted({word[:n] for word in words for n in range(len(word) + 1)}):
+        next_ = "".join(sorted({word[len(head)] for word in words if word.startswith(head) and word != head}))
+        branches.append(f"{head}[{chars}{next_}{'' if head else never}][{chars}]*")
+        if head and head not in words:
+            branches.append(head)
+    return "(?:" + "|".join(branches) + ")"
+
+
 def ending(chars: str, length: int, word: str) -> str:
     """A run of exactly `length` characters that does not end with `word`."""
     branches = [f"{word[:n]}[[{chars}]--[{word[n]}]][{chars}]{{{len(word) - n - 1}}}" for n in range(len(word))]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from expcomp.evidence.rule import PLACEHOLDERS, START_BS, UUID, RedactionRule, mixed, unlike
+from expcomp.evidence.rule import PLACEHOLDERS, START_BS, UUID, RedactionRule, mixed, other_than, unlike
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Names whose value is a secret. A name may have any prefix; it ends with one of these.
 _KEY_WORDS = "api access secret auth private encryption signing account master shared subscription storage client app application".split()
-_PASS = r"(?:pass(?:word|wd|phrase|code)|[_-]pass|pwd|pswd)"  # noqa: S105  names of keys
-_TOKEN = rf"(?:token|secret|(?:{'|'.join(_KEY_WORDS)})[_-]?key(?:[_-]?base)?|credentials?)"
+_PWD = r"(?:pwd|pswd)"
+_PASS = rf"(?:pass(?:word|wd|phrase|code)|[_-]pass|{_PWD})"  # noqa: S105  names of keys
+_NO_Y = r"(?:^|[\x00-XZ-xz-\x7f]|(?u:[^\x00-\x7f]))"  # `publicKeyToken` is none
+_TOKEN = rf"(?:{_NO_Y}token|secret|(?:{'|'.join(_KEY_WORDS)})[_-]?key(?:[_-]?base)?|credentials?)"
 _ANY_KEY = r"(?:[ABD-Z0-9_][_-]key|[\"']key|auth|credentials?|cookie|session)"  # `public_key` is none
 _NEAR = {
     _TOKEN: "(?:token|secret|key(?:[_-]?base)?|credentials?)",
@@ -66,10 +68,16 @@ def _quoted(token: str, key: str, value: str, start: str) -> RedactionRule:
 
 _LETTERS = "[a-zA-Z]"
 _SPECIAL = r"[^a-zA-Z\s\"'\\|<>{}]"
-_QUOTED_PASSWORD = (
-    rf"(?:[^a-zA-Z\s\"'\\|<>{{}}$*%]UNIT{{3,}}|{_LETTERS}{_SPECIAL}UNIT{{2,}}|{_LETTERS}{{2}}{_SPECIAL}UNIT+"
-    rf"|{_LETTERS}{{3,}}{_SPECIAL}UNIT*|{_LETTERS}{{9,}})"
-)
+
+
+def _password(first: str, second: str) -> str:
+    """A quoted value; `first` and `second`, inside a class, are not its first sign, and its second behind a letter."""
+    return (
+        rf"(?:[^a-zA-Z\s\"'\\|<>{{}}$*%\[{first}]UNIT{{3,}}|{_LETTERS}[{_SPECIAL}--[{second}]]UNIT{{2,}}|{_LETTERS}{{2}}{_SPECIAL}UNIT+"
+        rf"|{_LETTERS}{{3,}}{_SPECIAL}UNIT*|{_LETTERS}{{9,}})"
+    )
+
+
 
 _HEADER_VALUE = "A-Za-z0-9+/_.~=-"
 _QUOTED_TOKEN = r"A-Za-z0-9+/_=.~!#^%*@$&(-"  # noqa: S105  a pattern
@@ -122,7 +130,7 @@ _PASSWORD_PLACES = (
         r"[^\s\"'`\\$<>{}|&;()-][^\s\"'`\\<>|&;]{3,}",
         rf"{_Q}\s*\|\s*(?:sudo\s+-S|[^\n|]{{1,80}}--password-stdin)",
     ),
-    (r"login\s", r"login\s+[^\s]+(?:\s|\\+[nrt])+password\s+", _WORD),
+    (r"login\s", r"login\s+[^\s/]+(?:\s|\\+[nrt])+password[ \t]+", _WORD),
     (r"default login", r"default login [^\s]+ password\s+", _WORD),
     (":(?:543[0-9]|6543):", r"[A-Za-z0-9_.-]+:(?:543[0-9]|6543):[A-Za-z0-9_*.-]+:[A-Za-z0-9_.-]+:", _WORD),
     # Elements and sentences.
@@ -152,12 +160,17 @@ _TOKEN_PLACES = (
     (rf"{_NAMED_NEAR}>", rf"<[A-Za-z._-]*(?i-u:{_TOKEN})>", _MIXED, r"<\\{0,4}/"),
 )
 
+_URL_CHARS = r"^\s/@\"'`<>\\"
+_URL_WORDS = tuple(form for word in "pass passwd password pwd".split() for form in (word, word.upper(), word.title()))
+"""What documentation writes in the place of a password."""
+
 _IN_URLS = (
     RedactionRule(
         "url_password",
         "secret",
         r"://[^\s/:@\"'`<>\\]*:[^\s/@\"'`<>\\]+@",
-        r"([A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'`<>\\]*:)[^\s/@\"'`<>\\${*][^\s/@\"'`<>\\]*(@)",
+        r"([A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'`<>\\\[\]]*:)"
+        rf"{other_than(_URL_WORDS, _URL_CHARS, never='${{*')}(@)",
         "${1}<secret:url_password>${2}",
     ),
     _between(
@@ -172,14 +185,15 @@ _IN_URLS = (
 )
 
 _AUTHORIZATION = rf"(?i-u:authorization){_KEY_END}{_GAP}[:=,]{_GAP}{_OPEN}"
+_NO_CALL = rf"($|[^({_HEADER_VALUE}])"  # `authorization = base64.b64encode(` is code
 _HEADERS = (
     RedactionRule(
         "auth_header",
         "secret",
         "(?i-u:authorization)[^A-Za-z0-9]",
-        rf"({_AUTHORIZATION}[A-Za-z]{{2,12}}[ \t]+(?:token=)?){unlike(PLACEHOLDERS, _HEADER_VALUE, 12)}"
-        rf"|({_AUTHORIZATION}){mixed(12, _HEADER_VALUE, 'A-Za-z+/_.~=-')}",
-        "${1}${2}<secret:auth_header>",
+        rf"({_AUTHORIZATION}[A-Za-z]{{2,12}}[ \t]+(?:token=)?){unlike(PLACEHOLDERS, _HEADER_VALUE, 12)}{_NO_CALL}"
+        rf"|({_AUTHORIZATION}){mixed(12, _HEADER_VALUE, 'A-Za-z+/_.~=-')}{_NO_CALL}",
+        "${1}${3}<secret:auth_header>${2}${4}",
     ),
     RedactionRule(
         "auth_header",
@@ -205,7 +219,8 @@ NAMES: tuple[RedactionRule, ...] = (
         rf"((?i-u:secret_?(?:access_?)?key){_KEY_END}{_SEP}\\{{0,4}}[\"']?)[A-Za-z0-9/+]{{40}}={{0,2}}({_STOP})",
         "${1}<secret:cloud_secret>${2}",
     ),
-    _quoted("password", _PASS, _QUOTED_PASSWORD, r"[^\s$*%]{3}"),
+    _quoted("password", _PASS.replace(f"|{_PWD}", ""), _password("", "|"), r"[^\s$*%]{3}"),
+    _quoted("password", _PWD, _password("/~.", ":"), r"[^\s$*%/~.]{3}"),  # "pwd" is the working directory as well
     _quoted(
         "token",
         _TOKEN,
