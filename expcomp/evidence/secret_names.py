@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 # Names whose value is a secret. A name may have any prefix; it ends with one of these.
 _KEY_WORDS = "api access secret auth private encryption signing account master shared subscription storage client app application".split()
-_PWD = r"(?:pwd|pswd)"
-_PASS = rf"(?:pass(?:word|wd|phrase|code)|[_-]pass|{_PWD})"  # noqa: S105  names of keys
+_PWD = r"(?:pwd|pswd)"  # noqa: S105  names of keys
+_PASS = rf"(?:pass(?:word|wd|phrase|code)|[_-]pass|{_PWD})"
 _NO_Y = r"(?:^|[\x00-XZ-xz-\x7f]|(?u:[^\x00-\x7f]))"  # `publicKeyToken` is none
 _TOKEN = rf"(?:{_NO_Y}token|secret|(?:{'|'.join(_KEY_WORDS)})[_-]?key(?:[_-]?base)?|credentials?)"
 _ANY_KEY = r"(?:[ABD-Z0-9_][_-]key|[\"']key|auth|credentials?|cookie|session)"  # `public_key` is none
@@ -76,7 +76,6 @@ def _password(first: str, second: str) -> str:
         rf"(?:[^a-zA-Z\s\"'\\|<>{{}}$*%\[{first}]UNIT{{3,}}|{_LETTERS}[{_SPECIAL}--[{second}]]UNIT{{2,}}|{_LETTERS}{{2}}{_SPECIAL}UNIT+"
         rf"|{_LETTERS}{{3,}}{_SPECIAL}UNIT*|{_LETTERS}{{9,}})"
     )
-
 
 
 _HEADER_VALUE = "A-Za-z0-9+/_.~=-"
