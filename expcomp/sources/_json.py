@@ -185,16 +185,16 @@ def load_rows(data: bytes) -> Rows:
     """Records of a JSON array, a single object, or lines of JSON; a broken or cut record costs only itself."""
     body = data.removeprefix(_BOM).strip()
     out = Rows()
-    if not body:
-        out.problems.append(Problem("empty_file", "the file holds no record"))
-        return out
-    document, problems = load_json(body)
+    document, problems = load_json(body) if body else ([], [])
     if not any(p.code == "bad_json" for p in problems):
         out.problems = problems
         out.rows = list(enumerate(document if isinstance(document, list) else [document]))
-        return out
-    text, out.problems = _decode(body)
-    _salvage(text, out)
+    else:
+        text, out.problems = _decode(body)
+        _salvage(text, out)
+    if not out.rows and not out.problems:
+        # An empty array, or what only looks like blanks: to Python the byte 0x1f is one.
+        out.problems.append(Problem("empty_file", "the file holds no record"))
     return out
 
 

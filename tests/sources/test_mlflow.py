@@ -336,3 +336,9 @@ def test_any_change_of_a_record_gives_no_exception_and_no_silence(tmp_path, data
     assert frames["attempts"].height + frames["diagnostics"].height > 0
     for name, frame in frames.items():
         assert frame.schema == CORE[name].schema
+
+
+def test_a_file_of_one_odd_blank_is_named(tmp_path):
+    (tmp_path / "x.json").write_bytes(b"\x1f")
+    frames = read_frames([tmp_path], format="mlflow")
+    assert ("empty_file", "x.json") in frames["diagnostics"].select("code", "source_uri").rows()

@@ -616,7 +616,7 @@ def test_broken_companions_are_told(tmp_path):
 def test_an_empty_list_is_told(tmp_path):
     (tmp_path / "x").write_bytes(b"[]")
     frames = SOURCE.read([Unit(SOURCE.name, tmp_path / "x", "x")], ReadOptions())
-    assert codes(frames) == {"no_attempt"}
+    assert codes(frames) == {"empty_file"}
 
 
 def test_read_of_nothing_gives_typed_frames(tmp_path):

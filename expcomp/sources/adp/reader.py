@@ -70,9 +70,6 @@ class Adp:
             data, digest = opened
             loaded = load_rows(data)
             report(batch, unit, loaded.problems)
-            if not loaded.rows and not loaded.problems:
-                detail = "the file holds no record; no attempt"
-                batch.diagnose("no_attempt", detail, package_id=unit.package_id, source_uri=unit.package_id)
             for pos, raw in loaded.rows:
                 if isinstance(raw, dict) and "content" in raw:
                     _add(batch, unit, pos, raw, digest)

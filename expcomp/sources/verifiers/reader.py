@@ -78,9 +78,6 @@ class Verifiers:
             data, digest = opened
             loaded = load_rows(data)
             report(batch, unit, loaded.problems)
-            if not loaded.rows and not loaded.problems:
-                detail = "the file holds no record; no attempt"
-                batch.diagnose("no_attempt", detail, package_id=unit.package_id, source_uri=unit.package_id)
             run = read_run(batch, unit)
             tasks += _read(batch, unit, loaded.rows, run, digest, options)
         seen: dict[str, Row] = {}
