@@ -149,6 +149,10 @@ class VerificationFailedError(SessionError):
     """The effects of a step break the state schema, an invariant or the rules they cite."""
 
 
+class TooMuchWorkError(SessionError):
+    """A rule that looks at more than it may in one step: loops in loops."""
+
+
 class RevisionConflictError(SessionError):
     """Another step was committed in between."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -35,6 +36,22 @@ def opened(paths: list[str]) -> Any:
     from expcomp.reports.given import opened as of_paths
 
     return of_paths(paths)
+
+
+def end(what: Any) -> None:
+    """Tell, at the end of a verb, what of its traces could not be read.
+
+    Raises:
+        Exit: With `PARTIAL`, when there is something.
+    """
+    from expcomp.cli.options import PARTIAL, errors_of
+    from expcomp.sources.traceset import TraceSet
+
+    errors = errors_of(what.skipped(), lines="lines") if isinstance(what, TraceSet) else {}
+    if errors:
+        told = ", ".join(f"{code} {n:,}" for code, n in errors.items())
+        print(f"expcomp: could not be read and was left out: {told}; `expcomp read` says where", file=sys.stderr)
+        raise typer.Exit(PARTIAL)
 
 
 def with_arm(frame: pl.DataFrame, name: str, arm: str) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expcomp.cli.arms_options import Confidence, Metric, Paths, Resamples, Scale, Seed, opened, rows_of, with_arm
+from expcomp.cli.arms_options import Confidence, Metric, Paths, Resamples, Scale, Seed, end, opened, rows_of, with_arm
 from expcomp.cli.options import Json, Quiet
 from expcomp.errors import UsageError
 
@@ -95,8 +95,9 @@ def compare(
 
     form = form_of(as_json=as_json, md=False, csv=csv, quiet=quiet)
     limits = dict.fromkeys(GUARDS) | _guards(guard or [])
+    runs = opened(paths)
     found = compared(
-        opened(paths),
+        runs,
         baseline,
         treatment,
         cluster=cluster,
@@ -126,6 +127,7 @@ def compare(
             _show(c)
     if any(_fails(c, fail_on or []) for c in found):
         raise typer.Exit(1)
+    end(runs)
 
 
 def _guards(given: list[str]) -> dict[str, float | None]:
@@ -157,6 +159,7 @@ def _record(c: Comparison) -> dict[str, Any]:
 def _show(c: Comparison) -> None:
     from expcomp.cli.frames import emit
     from expcomp.comparing.showing import needed_text
+    from expcomp.io.counts import percent
 
     print(c.sentence())
     p = (
@@ -166,7 +169,7 @@ def _show(c: Comparison) -> None:
     )
     mde = "" if c.mde is None else f"; smallest difference such data show {c.mde:.3f}"
     print(
-        f"  {c.metric}, {c.method or 'no interval'}, {c.confidence:.0%}{p}{mde}; {c.n_trials[0]:,} and {c.n_trials[1]:,} trials"
+        f"  {c.metric}, {c.method or 'no interval'}, {percent(c.confidence)}{p}{mde}; {c.n_trials[0]:,} and {c.n_trials[1]:,} trials"
     )
     if c.decision == "need_more_data":
         print(f"  needed: {needed_text(c.needed) or 'not known'} ({c.reason.replace('_', ' ')})")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from expcomp.cli.options import (
+    PARTIAL,
     Arm,
     Cache,
     Config,
@@ -25,6 +26,7 @@ from expcomp.cli.options import (
     Trial,
     Workers,
     engine_option,
+    errors_of,
     memory_option,
     read_options,
 )
@@ -153,7 +155,7 @@ def compile_(
     read = read_options(
         tools=tools, system=system, arm=arm, task_id=task_id, trial=trial, score_scale=score_scale, config=config
     )
-    report = _compile(
+    report, left_out = _compile(
         paths,
         target,
         options=options,
@@ -168,9 +170,8 @@ def compile_(
         as_json=as_json,
         quiet=quiet,
     )
-    skipped = report["diagnostics"].get("unreadable_package", 0) + report["diagnostics"].get("unreadable_file", 0)
-    if skipped or (strict and report["diagnostics"]):
-        raise typer.Exit(4)
+    if left_out or (strict and report["diagnostics"]):
+        raise typer.Exit(PARTIAL)
 
 
 def _compile(
@@ -181,18 +182,22 @@ def _compile(
     as_json: bool,
     quiet: bool,
     **more: Any,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """The report, and what was left out, as numbers by code."""
     from expcomp.cli.show import show_report
     from expcomp.compiler.build import compile_paths
+    from expcomp.compiler.compilation import open_compilation
     from expcomp.io.documents import json_document
     from expcomp.io.progress import Progress
 
     report = compile_paths(paths, out, options=options, progress=Progress(show=not quiet), **more)
+    told = open_compilation(out).tables["diagnostics"] if report["diagnostics"] else None
+    left_out = {} if told is None else errors_of(told)
     if as_json:
         print(json_document(report), end="")
     elif not quiet:
-        show_report(report, out)
-    return report
+        show_report(report, out, left_out)
+    return report, left_out
 
 
 def verify(

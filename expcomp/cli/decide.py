@@ -178,7 +178,7 @@ def _sealed(paths: list[Path], trained: Trained, heldout: list[Path], more: dict
 
 
 def _show(found: Decided) -> None:
-    from expcomp.io.counts import Count
+    from expcomp.io.counts import Count, percent
 
     c, score = found.comparison, found.comparison.score
     print(found.outcome.replace("_", " "))
@@ -188,7 +188,7 @@ def _show(found: Decided) -> None:
     units = f"{Count(c.n_units):task|tasks}" if c.unit == "task" else f"{Count(c.n_units):cluster|clusters}"
     print(
         f"  {score.name}: {score.baseline_mean:.4g} to {score.candidate_mean:.4g}, difference {score.difference:+.4g} "
-        f"[{low}, {high}] by {score.interval.method} at {score.interval.confidence:.0%}; {units}, {Count(c.n_samples):run|runs} an arm"
+        f"[{low}, {high}] by {score.interval.method} at {percent(score.interval.confidence)}; {units}, {Count(c.n_samples):run|runs} an arm"
     )
     if not c.complete or c.unmeasured:
         print(f"  runs: {c.failed_runs:,} without a result, {c.missing_runs:,} missing, {c.surplus_runs:,} too many")

@@ -112,28 +112,27 @@ def _result(checked: Checked, kept: int | None, out: Path | None) -> dict[str, A
 def _show(checked: Checked, kept: int | None, out: Path | None) -> None:
     import polars as pl
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+
+    from expcomp.cli.terminal import say, table
 
     console = Console()
     review = checked.rows.height - checked.n_dropped
-    console.print(
+    say(
+        console,
         f"{checked.n_rows:,} rows against {checked.tasks.height:,} held-out tasks: "
-        f"{checked.n_dropped:,} hold one, {review:,} to review."
+        f"{checked.n_dropped:,} hold one, {review:,} to review.",
     )
     found = checked.tasks.filter(pl.col("levels").list.len() > 0)
     if found.height:
-        table = Table(box=None, pad_edge=False)
-        for name in ("held-out task", "found by", "rows dropped", "to review", "max coverage"):
-            table.add_column(name, justify="left" if name in ("held-out task", "found by") else "right")
+        lines = []
         worst = found.sort("rows_dropped", "rows_review", descending=True, maintain_order=True)
         for row in worst.head(SHOWN).to_dicts():
             name = "/".join(p for p in (row["benchmark"], row["task"]) if p) or f"number {row['heldout']}"
             share = "" if row["max_coverage"] is None else f"{row['max_coverage']:.2f}"
-            counts = (f"{row['rows_dropped']:,}", f"{row['rows_review']:,}", share)
-            table.add_row(escape(name), ", ".join(row["levels"]), *counts)
-        console.print(table)
+            lines.append((name, ", ".join(row["levels"]), f"{row['rows_dropped']:,}", f"{row['rows_review']:,}", share))
+        texts = [("held-out task", False), ("found by", False)]
+        table(console, [*texts, *((title, True) for title in ("rows dropped", "to review", "max coverage"))], lines)
         if found.height > SHOWN:
-            console.print(f"and {found.height - SHOWN:,} more; all are in --json.")
+            say(console, f"and {found.height - SHOWN:,} more; all are in --json.")
     if out is not None:
-        console.print(f"Wrote {kept:,} rows to {escape(str(out))}.")
+        say(console, f"Wrote {kept:,} rows to {out}.")

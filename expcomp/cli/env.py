@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expcomp.cli.options import Force, Json
+from expcomp.cli.options import Force, Json, Quiet
 
 if TYPE_CHECKING:
     from expcomp.environments.assessment import Assessment
@@ -34,21 +34,22 @@ def register(app: typer.Typer) -> None:
     app.add_typer(env, name="env")
 
 
-def verify(folder: Package, as_json: Json = False) -> None:
+def verify(folder: Package, as_json: Json = False, quiet: Quiet = False) -> None:
     """Recompute every digest of a package and pass its gates; exit code 1 when something is found.
 
     Example: expcomp env verify world
     """
     from expcomp.environments.folder import verify_package
+    from expcomp.io.counts import Count
     from expcomp.io.documents import json_document
 
     problems = verify_package(folder)
     if as_json:
         print(json_document({"ok": not problems, "problems": problems}), end="")
-    else:
+    elif not quiet:
         for problem in problems:
             print(problem)
-        print(f"{folder}: {'sound' if not problems else f'{len(problems)} problems'}")
+        print(f"{folder}: {f'{Count(len(problems)):problem|problems}' if problems else 'sound'}")
     if problems:
         raise typer.Exit(1)
 
@@ -158,6 +159,7 @@ def replay(
     ] = False,
     force: Force = False,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Play recorded cases and compare every step; exit code 1 when a case fails or the promotion is refused.
 
@@ -178,19 +180,19 @@ def replay(
         played = play_cases(package, *frames, teacher_forced=True, strict=strict)
         if as_json:
             print(json_document(played.metrics()), end="")
-        else:
+        elif not quiet:
             _replayed(played)
         raise typer.Exit(0 if played.cases["passed"].all() else 1)
     before = None if baseline is None else play_cases(open_package(baseline), *frames, strict=strict)
     judged = assess(package, *frames, mode="strict" if strict else "graded", threshold=threshold, baseline=before)
     if as_json:
         print(json_document(dict(judged.report)), end="")
-    else:
+    elif not quiet:
         _replayed(judged.replay)
         _judged(judged)
     if promote is not None:
         judged.promote(promote, force=force)
-        if not as_json:
+        if not as_json and not quiet:
             print(f"validated package in {promote}")
     elif not judged.replay.cases["passed"].all():
         raise typer.Exit(1)
@@ -237,10 +239,12 @@ def play(
 ) -> None:
     """Play a package: one action a line, as `withdraw amount=25` or `withdraw {"amount": 25}`.
 
-    `:actions`, `:state`, `:audit` and `:quit` look around and end it. With --json every answer is one JSON object a line.
+    `:actions`, `:state`, `:audit` and `:quit` look around and end it. With --json every answer is one JSON object a line. A refused
+    action is told, and the session goes on (exit 0); when another session plays on from the same state it ends (exit 2).
 
     Example: expcomp env play world --state start.json
     """
+    import io
     import sys
 
     from expcomp.cli.env_play import loop
@@ -260,7 +264,7 @@ def play(
     responder = None if rules_only else Recorded(package)
     opened = open_session(package, session, start=start, responder=responder, allow_unvalidated=allow_unvalidated)
     try:
-        loop(opened, sys.stdin, as_json=as_json)
+        loop(opened, sys.stdin or io.StringIO(), as_json=as_json)  # a closed stdin ends it at once
     finally:
         opened.close()
 
@@ -273,6 +277,7 @@ def patch(
     ],
     force: Force = False,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Edit items of a package by key; the result is a new candidate, to be replayed against the old package.
 
@@ -285,8 +290,8 @@ def patch(
 
     made = apply_patch(open_package(folder), read_records(document))
     made.write(out, force=force)
-    told = {"status": made.status, "artifact_digest": made.artifact_digest, "unresolved": made["unresolved"].height}
-    print(
-        json_document(told) if as_json else f"{made.status} in {out}, {made.artifact_digest}",
-        end="" if as_json else "\n",
-    )
+    if as_json:
+        digest, open_ends = made.artifact_digest, made["unresolved"].height
+        print(json_document({"status": made.status, "artifact_digest": digest, "unresolved": open_ends}), end="")
+    elif not quiet:
+        print(f"{made.status} in {out}, {made.artifact_digest}")

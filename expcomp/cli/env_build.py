@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from expcomp.cli.options import Force, Json
+from expcomp.cli.options import Force, Json, Quiet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +54,7 @@ def build(
     ] = False,
     force: Force = False,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Learn an environment from traces, without a model, and publish it.
 
@@ -91,7 +92,7 @@ def build(
     if as_json:
         told = {"out": str(out), "status": status, "artifact_digest": built.package.artifact_digest}
         print(json_document(told | {"report": dict(report)}), end="")
-    else:
+    elif not quiet:
         print(f"{made!r}")
         for rule, n in report["redactions"].items():
             print(f"redacted: {n} by {rule}")
@@ -154,6 +155,7 @@ def evaluate(
     ] = None,
     force: Force = False,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Say how well a package answers held-out turns; tasks it was learned from are counted and left out of every figure.
 
@@ -185,7 +187,7 @@ def evaluate(
         environment_report(found, told=told, title=title).write(out, force=force)
     if as_json:
         print(json_document(found), end="")
-    else:
+    elif not quiet:
         _tell(found)
         if out is not None:
             print(f"Wrote {out}: report.md, report.html, report.json, figures.")

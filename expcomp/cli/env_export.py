@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from expcomp.cli.options import Force, Json
+from expcomp.cli.options import PARTIAL, Force, Json, Quiet
 
 Package = Annotated[Path, typer.Argument(help="Folder of an environment package.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write; must not exist, unless --force.")]
@@ -34,24 +34,31 @@ def export(
     ] = None,
     force: Force = False,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write a package for another system, with its cases as tasks; what could not become one is told, with the reason.
 
+    Exit code 4: none of the cases could.
+
     Example: expcomp env export world --to harbor --out tasks
     """
+    from expcomp.environments.cases import read_cases
     from expcomp.environments.exports.targets import export_environment
-    from expcomp.environments.folder import open_package
+    from expcomp.environments.folder import open_package, read_replay
+    from expcomp.io.counts import Count
     from expcomp.io.documents import json_document
 
-    left = export_environment(
-        open_package(folder), out, to=to, cases=cases, instructions=_instructions(instructions), force=force
-    )
+    package = open_package(folder)
+    told = _instructions(instructions)
+    left = export_environment(package, out, to=to, cases=cases, instructions=told, force=force)
     if as_json:
         print(json_document({"out": str(out), "to": to, "left_out": left}), end="")
-        return
-    for case, reason in sorted(left.items()):
-        print(f"left out {case}: {reason}")
-    print(f"{to} in {out}" + (f"; {len(left)} cases left out" if left else ""))
+    elif not quiet:
+        for case, reason in sorted(left.items()):
+            print(f"left out {case}: {reason}")
+        print(f"{to} in {out}" + (f"; {Count(len(left)):case|cases} left out" if left else ""))
+    if left and len(left) == (read_replay(package) if cases is None else read_cases(cases))[0].height:
+        raise typer.Exit(PARTIAL)
 
 
 def _instructions(path: Path | None) -> dict[str, str] | None:
@@ -76,6 +83,7 @@ def import_(
     out: Out,
     force: Force = False,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Read a package of the trace2env layout; every gate is passed again, and it is a candidate until a replay carries it.
 
@@ -86,8 +94,11 @@ def import_(
 
     made = read_layout(source)
     made.write(out, force=force)
-    told = {"status": made.status, "artifact_digest": made.artifact_digest, "unresolved": made["unresolved"].height}
-    print(json_document(told) if as_json else f"{made.status} in {out}, {made.artifact_digest}\n", end="")
+    if as_json:
+        digest, open_ends = made.artifact_digest, made["unresolved"].height
+        print(json_document({"status": made.status, "artifact_digest": digest, "unresolved": open_ends}), end="")
+    elif not quiet:
+        print(f"{made.status} in {out}, {made.artifact_digest}")
 
 
 def score(

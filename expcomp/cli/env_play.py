@@ -6,14 +6,18 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from expcomp.errors import SessionError, UsageError
+from expcomp.errors import RevisionConflictError, SessionError, UsageError
 
 if TYPE_CHECKING:
     from expcomp.environments.session import Session
 
 
 def loop(session: Session, lines: TextIO, *, as_json: bool) -> None:
-    """Read actions until the input or `:quit` ends it; a refused action is told, and the session goes on."""
+    """Read actions until the input or `:quit` ends it; a refused action is told, and the session goes on.
+
+    Raises:
+        RevisionConflictError: Another session plays on from the same state: every further step would be refused.
+    """
     prompt = lines.isatty() and not as_json
     while True:
         if prompt:
@@ -35,7 +39,10 @@ def _take(session: Session, line: str, *, as_json: bool) -> None:
     except (SessionError, UsageError) as error:
         if as_json:
             print(json.dumps({"error": type(error).__name__, "message": str(error)}, ensure_ascii=False), flush=True)
-        else:
+        if isinstance(error, RevisionConflictError):
+            msg = f"another session plays on from the same state; start again to take it up there ({error})"
+            raise RevisionConflictError(msg) from error
+        if not as_json:
             print(f"refused: {error}", flush=True)
         return
     if as_json:

@@ -20,7 +20,6 @@ Csv = Annotated[
 Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Rows to print; default: 40 on a terminal.")]
 
 SCREEN = 40
-WIDE = 200
 
 
 def form_of(*, as_json: bool, md: bool, csv: bool, quiet: bool) -> str:
@@ -75,17 +74,10 @@ def plain(value: Any) -> Any:
 def _table(frame: pl.DataFrame, titles: Mapping[str, str]) -> None:
     import polars as pl
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
+    from expcomp.cli.terminal import table
     from expcomp.io.text_tables import cells
 
-    table = Table(box=None, pad_edge=False)
-    for name, dtype in frame.schema.items():
-        table.add_column(titles[name], justify="right" if dtype.is_numeric() else "left", overflow="fold")
-    for row in cells(frame.with_columns(pl.selectors.float().round(4))).rows():
-        table.add_row(*(Text("-" if v is None else v) for v in row))
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, WIDE)  # a file or a pipe has no edge to fold names at
-    console.print(table)
+    texts = cells(frame.with_columns(pl.selectors.float().round(4)))
+    columns = [(titles[name], dtype.is_numeric()) for name, dtype in frame.schema.items()]
+    table(Console(), columns, [["-" if v is None else v for v in row] for row in texts.rows()])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from expcomp.cli.arms_options import Confidence, Metric, Paths, Resamples, Scale, Seed, opened, rows_of
+from expcomp.cli.arms_options import Confidence, Metric, Paths, Resamples, Scale, Seed, end, opened, rows_of
 from expcomp.cli.options import Json, Quiet
 from expcomp.io.counts import Count
 
@@ -67,8 +67,9 @@ def gap(
     from expcomp.io.documents import json_document
 
     form = form_of(as_json=as_json, md=False, csv=csv, quiet=quiet)
+    runs = opened(paths)
     found = solver_gap(
-        opened(paths),
+        runs,
         weak,
         strong,
         metric=metric,
@@ -95,6 +96,7 @@ def gap(
         tasks = found.frame.sort("gap", descending=True, nulls_last=True, maintain_order=True)
         shown = {k: v for k, v in _TASKS.items() if found.weak is not None or k not in ("weak_mean", "strong_mean")}
         emit(tasks, form, shown, limit=limit, what="tasks, largest gap first")
+    end(runs)
 
 
 def power(
@@ -123,8 +125,9 @@ def power(
     from expcomp.io.documents import json_document
 
     form = form_of(as_json=as_json, md=False, csv=csv, quiet=quiet)
+    runs = opened(paths)
     found = planned(
-        opened(paths),
+        runs,
         baseline,
         treatment,
         delta=delta,
@@ -162,6 +165,7 @@ def power(
         if found.needed is not None and form == "table":
             print(f"\ntasks for a difference of {delta}:")
             emit(found.needed, form, {"trials": "trials a task", "tasks": "tasks"}, what="designs")
+    end(runs)
 
 
 def _band(text: str) -> tuple[float, float]:

@@ -72,14 +72,15 @@ def _plain(value: Any) -> Any:
 def _show(row: dict[str, Any], width: int) -> None:
     from rich.console import Console
     from rich.rule import Rule
-    from rich.text import Text
+
+    from expcomp.cli.terminal import say
 
     console = Console()
     console.print(Rule(str(row.get("row_id", "")), align="left"))
     for key, value in row.items():
         for line in _lines(key, value):
             text = line if len(line) <= width else f"{line[:width]} … ({len(line):,} characters)"
-            console.print(Text(text))
+            say(console, text)
 
 
 def _lines(key: str, value: Any) -> list[str]:

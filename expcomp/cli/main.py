@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import signal
 import sys
+import traceback
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -30,12 +34,12 @@ from expcomp.cli import (
     train,
     trainset,
 )
-from expcomp.errors import ExpcompError
+from expcomp.errors import ExpcompError, InternalError, OutputError
 from expcomp.version import __version__
 
 EXIT_CODES = (
     "Exit codes: 0 fine; 1 findings (a check the user asked for); 2 wrong usage or configuration; 3 unreadable input; "
-    "4 partial, something was skipped and the report says what."
+    "4 partial, something could not be read and was left out, the report says what; 70 a fault of expcomp itself."
 )
 
 app = typer.Typer(
@@ -87,6 +91,8 @@ experiment.register(app)
 
 READER_GONE = 141
 """As a shell says of a program that SIGPIPE ended."""
+STOPPED = 130
+"""As it says of one that Ctrl-C ended."""
 
 
 class Stopped(BaseException):
@@ -101,21 +107,60 @@ def main() -> None:
     """Run the command line; errors of ours are one message on stderr and an exit code."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)
-    stdout = sys.stdout
+    stdout, crash = sys.stdout, None
+    try:
+        code = _run()
+    except Exception as error:
+        # Not 1, with which the interpreter would end: a script would take the crash for findings.
+        code, crash = InternalError.exit_code, error
+    lost = _lost(stdout) or _unwritten(crash)
+    # The command line library answers a reader that went away, as `| head` does, with 1, too; it leaves a wrapped stdout behind.
+    if sys.stdout is not stdout or (lost is not None and lost.errno == errno.EPIPE):
+        code = READER_GONE
+    elif lost is not None:
+        print(f"expcomp: the output cannot be written: {lost.strerror}", file=sys.stderr)
+        code = OutputError.exit_code
+    elif crash is not None:
+        traceback.print_exception(crash)
+        print("expcomp: a fault of expcomp itself; please report it with the lines above", file=sys.stderr)
+    sys.exit(code)
+
+
+def _run() -> int | str | None:
+    """The exit code of the verb."""
     try:
         app()
+    except SystemExit as end:
+        return end.code
     except Stopped:
         print("expcomp: stopped; nothing was published", file=sys.stderr)
-        sys.exit(130)
+        return STOPPED
     except ExpcompError as error:
         print(f"expcomp: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except SystemExit:
-        # The command line library answers a reader that went away, as `| head` does, with 1, which means findings here; it leaves a
-        # wrapped stdout behind.
-        if sys.stdout is not stdout:
-            sys.exit(READER_GONE)
-        raise
+        return error.exit_code
+    return 0
+
+
+def _lost(stdout: TextIO | None) -> OSError | None:
+    """Why what was printed does not arrive, asked here: the interpreter, at its exit, would answer in its own words and code."""
+    if stdout is None:  # closed by whoever started us
+        return None
+    try:
+        stdout.flush()
+    except OSError as error:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+        return error
+    return None
+
+
+def _unwritten(crash: Exception | None) -> OSError | None:
+    """The error, if it is one of writing: those name no file. An unbuffered stdout raises it where something is printed."""
+    found = isinstance(crash, OSError) and crash.filename is None and crash.errno in _FULL
+    return crash if found else None  # type: ignore[return-value]
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from expcomp.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import polars as pl
+
     from expcomp.io.engine import Engine
     from expcomp.sources._contract import ReadOptions
 
@@ -72,6 +74,9 @@ Config = Annotated[
     ),
 ]
 
+
+PARTIAL = 4
+"""Exit code: something could not be read and was left out."""
 
 CONFIG = Path("expcomp.toml")
 """Read when it is there and --config names no other."""
@@ -171,3 +176,18 @@ def pairs(given: Iterable[str], option: str, expected: str) -> dict[str, str]:
             raise UsageError(f"{option} {text}: expected {expected}")
         found[name] = value
     return found
+
+
+def errors_of(diagnostics: pl.DataFrame, *, lines: str | None = None) -> dict[str, int]:
+    """What could not be read and was left out, as numbers by code: the errors among what a load reports.
+
+    Args:
+        diagnostics: The table of it, or a summary.
+        lines: Column of a summary that counts the lines of the table.
+    """
+    import polars as pl
+
+    count = pl.len() if lines is None else pl.col(lines).sum()
+    errors = diagnostics.filter(pl.col("severity") == "error")
+    found = errors.group_by("code", maintain_order=True).agg(count.alias("n")).sort("code", maintain_order=True)
+    return dict(zip(found["code"].to_list(), found["n"].to_list(), strict=True))

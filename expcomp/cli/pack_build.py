@@ -75,11 +75,12 @@ def show(
 
     from expcomp.errors import SourceError
     from expcomp.io.documents import json_document, read_json
+    from expcomp.io.text_files import read_text_file
 
     if not (packs / "packs.parquet").is_file():
         msg = f"{packs} holds no packs; make some with `expcomp pack build COMPILED --out {packs}`, or name the folder with --packs"
         raise SourceError(msg)
-    table = pl.read_parquet(packs / "packs.parquet")
+    table = pl.read_parquet(packs / "packs.parquet", glob=False)
     if pack is None:
         rows = table.to_dicts()
         if as_json:
@@ -99,7 +100,7 @@ def show(
     if as_json:
         print(json_document(read_json(packs / "packs" / pack / "skill.json")), end="")
         return
-    print((packs / "packs" / pack / "SKILL.md").read_text("utf-8"), end="")
+    print(read_text_file(packs / "packs" / pack / "SKILL.md"), end="")
 
 
 def search(

@@ -9,6 +9,7 @@ import typer
 
 from expcomp.cli.inputs import inputs
 from expcomp.cli.options import (
+    PARTIAL,
     Arm,
     Cache,
     Config,
@@ -26,6 +27,7 @@ from expcomp.cli.options import (
     Trial,
     Workers,
     engine_option,
+    errors_of,
     memory_option,
     read_options,
 )
@@ -100,8 +102,8 @@ def read(
         print(json_document(_result(summary.to_dicts(), skipped.to_dicts(), len(ts.packages), out)), end="")
     elif not quiet:
         show_traces(summary, skipped, len(ts.packages), out)
-    if strict and skipped.height:
-        raise typer.Exit(4)
+    if errors_of(skipped, lines="lines") or (strict and skipped.height):
+        raise typer.Exit(PARTIAL)
 
 
 def _result(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from expcomp.cli.arms_options import Confidence, Paths, Scale, opened
+from expcomp.cli.arms_options import Confidence, Paths, Scale, end, opened
 from expcomp.cli.options import Force, Json, Quiet
 from expcomp.errors import UsageError
 
@@ -47,8 +47,9 @@ def report(
 
     if html and as_json:
         raise UsageError("--html and --json exclude each other")
+    runs = opened(paths)
     found = made_of(
-        opened(paths),
+        runs,
         baseline=baseline,
         treatment=treatment or None,
         confidence=confidence,
@@ -65,3 +66,4 @@ def report(
         print(found.to_markdown(), end="")
     elif not quiet:
         print(f"Wrote {out}: report.md, report.html, report.json. Sections: {', '.join(s.id for s in found.sections)}.")
+    end(runs)

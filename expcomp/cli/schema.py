@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from expcomp.cli.options import Json
+from expcomp.cli.options import Json, Quiet
 
 
 def register(app: typer.Typer) -> None:
@@ -21,6 +21,7 @@ def register(app: typer.Typer) -> None:
 def export(
     folder: Annotated[Path, typer.Argument(help="Folder to write; files of an earlier export are replaced.")],
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write a JSON Schema, an Arrow schema and a dictionary for each table and family, a JSON Schema for each document of training.
 
@@ -30,7 +31,10 @@ def export(
     from expcomp.io.schemas import write_schemas
 
     written = write_schemas(folder, exported())
-    print(json_document(written) if as_json else f"wrote {len(written)} files to {folder}")
+    if as_json:
+        print(json_document(written), end="")
+    elif not quiet:
+        print(f"wrote {len(written)} files to {folder}")
 
 
 def exported() -> dict[str, str]:

@@ -51,11 +51,10 @@ def comparison(parts: Parts, baseline: str, treatment: str, settings: Settings) 
     low = main["low"]
     margin = settings.margin
     metric, scaled = paired["metric"][0] if paired.height else "score", bool(paired["scaled"].all())
-    sign_p = _sign_p(main["better"], main["worse"])
     facts = {
         **main,
         "scaled": scaled,
-        "sign_p": 1.0 if sign_p is None else sign_p,
+        "sign_p": 1.0 if main["sign_p"] is None else main["sign_p"],
         **_counts(paired, units),
         "min_units": settings.rule.min_units,
         "robust": sensitivity["decision"].drop_nulls().n_unique() <= 1,
@@ -69,7 +68,7 @@ def comparison(parts: Parts, baseline: str, treatment: str, settings: Settings) 
         treatment=treatment,
         metric=metric,
         scaled=scaled,
-        sign_p=sign_p,
+        sign_p=main["sign_p"],
         policy={"missing": settings.missing, "infra": settings.infra or settings.missing},
         table=units,
         estimate=main["estimate"],
@@ -113,24 +112,38 @@ def _more(settings: Settings) -> list[str]:
 
 
 def _main(policies: pl.DataFrame, settings: Settings) -> dict[str, Any]:
-    """The row of the policy of the call; of bounds the outer limits, and no estimate unless both cases give the same."""
-    rows = [policies.filter((pl.col("missing") == p.missing) & (pl.col("infra") == p.infra)) for p in settings.policies]
+    """The row of the policy of the call, with `sign_p`; of bounds the outer limits, and of the rest what holds in both cases.
+
+    The p-values of bounds are the larger ones, and 1 where the cases point in different directions: in between there is no difference.
+    What one of the cases has not is null.
+    """
+    found = [
+        policies.filter((pl.col("missing") == p.missing) & (pl.col("infra") == p.infra)) for p in settings.policies
+    ]
+    rows = [r.with_columns(sign_p=pl.lit(_sign_p(r["better"][0], r["worse"][0]), pl.Float64)) for r in found]
     if len(rows) == 1:
         return rows[0].row(0, named=True)
-    worst, best = rows
-    same = worst["estimate"][0] == best["estimate"][0]
-    both = pl.concat(rows).select(
-        pl.col("low").min(),
-        pl.col("high").max(),
-        pl.col("p_value", "p_adjusted", "se", "se_unpaired").max(),
-        pl.col("estimate").first() if same else pl.lit(None, pl.Float64).alias("estimate"),
-        pl.exclude("low", "high", "p_value", "p_adjusted", "se", "se_unpaired", "estimate").first(),
+    both = pl.concat(rows)
+    across = ((both["estimate"].min() or 0.0) < 0) and ((both["estimate"].max() or 0.0) > 0)  # type: ignore[operator]
+    agreed = ("estimate", "baseline_mean", "treatment_mean", "tie_share")
+    told = {
+        "low": pl.col("low").min(),
+        "high": pl.col("high").max(),
+        "better": pl.col("better").min(),
+        "worse": pl.col("worse").min(),
+        **{n: pl.col(n).max() for n in ("se", "se_unpaired")},
+        **{n: pl.lit(1.0) if across else pl.col(n).max() for n in ("p_value", "p_adjusted", "sign_p")},
+        **{n: pl.when(pl.col(n).n_unique() == 1).then(pl.col(n).first()) for n in agreed},
+    }
+    open_ends = (
+        {"low", "high"} if both.select(pl.col("low", "high").is_null().any()).row(0) != (False, False) else set()
     )
-    open_ends = pl.concat(rows).select(pl.col("low", "high").is_null().any()).row(0)
-    both = both.with_columns(pl.when(not any(open_ends)).then(pl.col("low", "high")))
-    known = {name: pl.when(same).then(name) for name in ("baseline_mean", "treatment_mean")}
-    again = decided(both.drop("decision", "reason", "mde", "needed_units"), settings.rule)
-    return again.with_columns(**known).row(0, named=True)
+    lost = open_ends | {n for n in told if both[n].null_count()}
+    outer = both.select(
+        pl.exclude(*told, "decision", "reason", "mde", "needed_units").first(),
+        **{n: pl.lit(None, both.schema[n]) if n in lost else e for n, e in told.items()},
+    )
+    return decided(outer, settings.rule).row(0, named=True)
 
 
 def _sensitivity(policies: pl.DataFrame) -> pl.DataFrame:

@@ -237,7 +237,10 @@ def _simultaneous(paired: pl.DataFrame, settings: Settings, treatments: int) -> 
         resamples=max(how.resamples, resamples_needed(how.confidence, treatments)),
     )
     parts = [estimates(under(paired, p).select("treatment", *UNIT), ["treatment"], wide) for p in settings.policies]
-    return pl.concat(parts).group_by("treatment", maintain_order=True).agg(pl.col("low").min(), pl.col("high").max())
+    both = pl.concat(parts).group_by("treatment", maintain_order=True)
+    # A case without an interval bounds nothing.
+    known = pl.col("low").is_not_null().all()
+    return both.agg(low=pl.when(known).then(pl.col("low").min()), high=pl.when(known).then(pl.col("high").max()))
 
 
 def _sliced(paired: pl.DataFrame, settings: Settings) -> pl.DataFrame:

@@ -45,7 +45,8 @@ class Comparison:
         method: `tango`, `min(t, BCa)`, or `CR1 t, cluster BCa`.
         se: Standard error of the estimate.
         se_unpaired: What it would be if the arms had not done the same tasks.
-        p_value: Two-sided, of no difference: McNemar's mid-p with `tango`, else of t.
+        p_value: Two-sided, of no difference: McNemar's mid-p with `tango`, else of t. Under `bounds` this, `p_adjusted` and `sign_p` are
+            the larger of both cases, and 1 where these point in different directions.
         p_adjusted: Holm's, over the treatments; None with one.
         sign_p: Exact two-sided sign test of better against worse tasks; None when all tie.
         n_units: Tasks used.
@@ -53,9 +54,9 @@ class Comparison:
         n_trials: Trials behind the means, baseline and treatment.
         baseline_mean: Mean of the baseline over the tasks used.
         treatment_mean: Mean of the treatment over them.
-        better: Tasks with a positive difference.
-        worse: Tasks with a negative one.
-        tie_share: Share of the tasks without a difference.
+        better: Tasks with a positive difference; under `bounds` those that have it in both cases.
+        worse: Tasks with a negative one; under `bounds` likewise.
+        tie_share: Share of the tasks without a difference; None where the two cases of `bounds` disagree.
         flips: Tasks by outcome of both arms: `baseline_outcome`, `treatment_outcome`, `tasks`; empty unless pass or fail.
         decision: `improved`, `regressed`, `no_difference_shown` or `need_more_data`.
         reason: The line of the rule that held.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 DECISION = pl.Enum(["improved", "regressed", "no_difference_shown", "need_more_data"])
 POWER = 0.8
 """Power that `mde` and the number of further tasks are for."""
+MOST = 10**9
+"""More units than this are no number to be told."""
 
 
 class Rule(NamedTuple):
@@ -104,9 +106,13 @@ def decided(estimates: pl.DataFrame, rule: Rule) -> pl.DataFrame:
     short = (rule.min_units - n).clip(0)
     if rule.delta is not None:
         variance = units["n"] * units["se"] ** 2
-        needed = pl.Series(pairs_needed_t(rule.delta, variance, alpha=rule.alpha, power=POWER)).fill_nan(None)
-        by_power = pl.when(normal).then((z**2 * variance / rule.delta**2).ceil()).otherwise(needed).cast(pl.Int64)
-        short = pl.max_horizontal(short, by_power - n)
+        needed = pl.Series(pairs_needed_t(rule.delta, variance, alpha=rule.alpha, power=POWER, most=MOST)).fill_nan(
+            None
+        )
+        by_z = (variance.sqrt() * (z / rule.delta)).pow(2).ceil()
+        by_power = pl.when(normal).then(pl.when(by_z <= MOST).then(by_z)).otherwise(needed).cast(pl.Int64)
+        # A spread that is known and no number that is enough: not even a minimum is told.
+        short = pl.when(by_power.is_not_null() | pl.col("se").is_null()).then(pl.max_horizontal(short, by_power - n))
     decision, reason = pl.lit(None, pl.String), pl.lit(None, pl.String)
     for line in reversed(LINES):
         holds = line.holds(rule)

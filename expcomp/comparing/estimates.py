@@ -72,6 +72,8 @@ def estimates(units: pl.DataFrame, keys: Sequence[str], how: How) -> pl.DataFram
         mean=d.mean(),
         spread=(d.var() / pl.len()).sqrt(),
         differences=d,
+        # What the differences are rounded to: 1.00001 - 1 and 0.00001 are one number.
+        scale=pl.max_horizontal(pl.col("baseline_mean", "treatment_mean").abs().max()),
         clusters=pl.col("cluster"),
     )
     intervals = pl.concat([_tango(told.filter("binary"), how), _means(told.filter(~pl.col("binary")), how)])
@@ -106,13 +108,15 @@ def _means(told: pl.DataFrame, how: How) -> pl.DataFrame:
         return pl.DataFrame(schema={"comparison": pl.UInt32, **SCHEMA})
     from expcomp.stats.batch import clustered_means, paired_means
 
-    d = told["differences"]
+    d, scale = told["differences"], told["scale"].fill_null(0.0)
     if how.clustered:
         method = "CR1 t, cluster BCa"
-        found = clustered_means(d, told["clusters"], confidence=how.confidence, resamples=how.resamples, seed=how.seed)
+        found = clustered_means(
+            d, told["clusters"], confidence=how.confidence, resamples=how.resamples, seed=how.seed, scale=scale
+        )
     else:
         method = "min(t, BCa)"
-        found = paired_means(d, confidence=how.confidence, resamples=how.resamples, seed=how.seed)
+        found = paired_means(d, confidence=how.confidence, resamples=how.resamples, seed=how.seed, scale=scale)
     return told.select("comparison", method=pl.lit(method), estimate="mean").hstack(
         found.select("se", "low", "high", p_value="p_two_sided")
     )

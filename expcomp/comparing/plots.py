@@ -27,9 +27,9 @@ def arm_means(c: Comparison) -> pl.DataFrame:
     """`arm`, `estimate`, `low`, `high`, `n`: mean of each arm over the tasks used, baseline first.
 
     Wilson's interval where every task has one verdict, else the wider of Student's t and BCa over the task means; null where these do
-    not differ.
+    not differ. With clusters that of whole clusters.
     """
-    from expcomp.stats.batch import paired_means, wilson
+    from expcomp.stats.batch import clustered_means, paired_means, wilson
 
     used = c.table.filter("used")
     arms = pl.DataFrame(
@@ -48,7 +48,11 @@ def arm_means(c: Comparison) -> pl.DataFrame:
         limits = wilson(arms["passed"], arms["n"], confidence=c.confidence)
         low, high = pl.Series(limits.low).clip(0, 1), pl.Series(limits.high).clip(0, 1)
     else:
-        found = paired_means([used[f"{s}_mean"] for s in SIDES], confidence=c.confidence)
+        means = [used[f"{s}_mean"] for s in SIDES]
+        if c.n_clusters is None:
+            found = paired_means(means, confidence=c.confidence)
+        else:
+            found = clustered_means(means, [used["cluster"]] * 2, confidence=c.confidence)
         low, high = (found[end].clip(0, 1) if c.scaled else found[end] for end in ("low", "high"))
     return arms.select("arm", "estimate", low=low, high=high, n="n")
 

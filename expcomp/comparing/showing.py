@@ -11,13 +11,15 @@ import polars as pl
 from expcomp.io.counts import Count
 
 ROWS = 20
+NOTHING = 1e-12
 
 
 def number(value: float | None, *, sign: bool = False) -> str:
-    """Three decimals; a question mark for what is not known."""
+    """Three decimals, two digits below 0.001; a question mark for what is not known."""
     if value is None:
         return "?"
-    return f"{value:+.3f}" if sign else f"{value:.3f}"
+    form = "+" if sign else ""
+    return f"{value:{form}.1e}" if NOTHING <= abs(value) < 0.001 else f"{value:{form}.3f}"
 
 
 def interval(low: float | None, high: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
@@ -68,7 +69,7 @@ def _read(what: Any, more: Sequence[str]) -> Trials:
         return _of_attempts(what.tables["attempts"], what.tables["tasks"], more)
     if isinstance(what, pl.DataFrame | pl.LazyFrame):
         return _of_frame(what, more)
-    msg = f"{type(what).__name__} has no trials; expected a Ledger, a TraceSet, a Compilation or a frame"
+    msg = f"{type(what).__name__} has no trials; expected a Ledger, a TraceSet, a Compilation or a Polars frame"
     raise UsageError(msg)
 
 
@@ -173,8 +174,8 @@ def _known(more: Sequence[str], names: Any) -> None:
 def _scaled(frame: pl.LazyFrame, scale: tuple[float, float]) -> pl.LazyFrame:
     """Scores of unknown scale put on 0 to 1."""
     low, high = scale
-    if not low < high:
-        msg = f"score_scale is {scale}; expected (low, high) with low below high"
+    if not -inf < low < high < inf:
+        msg = f"score_scale is {scale}; expected (low, high), finite, with low below high"
         raise UsageError(msg)
     raw = ~pl.col("scale_known").fill_null(value=True)
     outside = (

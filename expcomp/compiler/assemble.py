@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from expcomp.tables.family import Family
 
 
+_KEYS = ("package_id", "attempt_id", "task_id")
+
+
 @dataclass(frozen=True)
 class FamilyRows:
     """Rows of one family in one shard.
@@ -31,14 +34,16 @@ class FamilyRows:
         accepted: Rows no gate objects to.
         rejected: The others, with all reasons.
         lines: JSON text of each accepted row.
-        keys: Package and attempt of each candidate, in order.
+        keys: Package, attempt and task of each candidate, in order.
+        ok: Whether no gate objects to it.
         flags: Of each round the objections by reason, and the rows that were repaired (empty: none), by candidate.
     """
 
     accepted: pl.DataFrame
     rejected: pl.DataFrame
     lines: pl.Series
-    keys: pl.DataFrame = field(default_factory=pl.DataFrame)
+    keys: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=dict.fromkeys(_KEYS, pl.String)))
+    ok: pl.Series = field(default_factory=lambda: pl.Series(dtype=pl.Boolean))
     flags: list[tuple[Mapping[str, pl.Series], pl.Series]] = field(default_factory=list)
 
 
@@ -61,11 +66,11 @@ def assemble(row_family: RowFamily, context: Context, options: CompileOptions) -
     frame, flags = _gated(frame, family, options)
     frame = frame.with_columns(quality=_quality(family))
     table = family.table
-    ok = pl.col("accepted")
+    ok = frame["accepted"]
     accepted, rejected = frame.filter(ok), frame.filter(~ok)
-    keys = frame.select("package_id", "attempt_id")
+    keys = frame.select(_KEYS)
     columns = list(table.columns)
-    return FamilyRows(accepted.select(columns), rejected.select(columns), row_lines(accepted), keys, flags)
+    return FamilyRows(accepted.select(columns), rejected.select(columns), row_lines(accepted), keys, ok, flags)
 
 
 def _cut(frame: pl.DataFrame, family: Family, options: CompileOptions) -> pl.DataFrame:

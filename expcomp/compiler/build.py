@@ -55,7 +55,7 @@ HASH_RULE = {"algorithm": "sha256", "prefix": "sha256:", "exclude": list(HASH_EX
 
 
 def compile_paths(
-    paths: Sequence[PathLike],
+    paths: Sequence[PathLike] | PathLike,
     out: PathLike,
     *,
     options: CompileOptions | None = None,
@@ -95,7 +95,7 @@ def compile_paths(
     """
     started, clock = datetime.now(UTC), time.perf_counter()
     options, read, progress = options or CompileOptions(), read or ReadOptions(), progress or Progress()
-    target = Path(out)
+    target, paths = Path(out), [paths] if isinstance(paths, str | Path) else paths
     _apart([*paths, *([] if cache is None else [cache])], target)
     processes = processes_within(memory, processes, COMPILE)
     where = engine_of(engine, processes)

@@ -23,7 +23,9 @@ def wire(column: str, dtype: pl.DataType) -> pl.Expr:
         return expr.dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").alias(column)
     if isinstance(dtype, pl.Enum):
         return expr.cast(pl.String)
-    return expr if _sorted(dtype) == dtype else _reorder(expr, dtype).alias(column)
+    if not dtype.is_nested() or _sorted(dtype) == dtype:
+        return expr
+    return _reorder(expr, dtype).alias(column)
 
 
 def _sorted(dtype: pl.DataType) -> pl.DataType:

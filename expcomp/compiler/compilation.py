@@ -17,7 +17,8 @@ from expcomp.compiler.plan import REST
 from expcomp.compiler.report import build_report
 from expcomp.compiler.shard import compiled, redacted
 from expcomp.config import CompileOptions
-from expcomp.errors import SourceError, UsageError
+from expcomp.errors import SourceError, TableError, UsageError
+from expcomp.io.counts import Count
 from expcomp.io.documents import read_json
 from expcomp.io.nearest import nearest
 from expcomp.rows.registry import ROW_FAMILIES
@@ -40,7 +41,7 @@ class Rows:
             msg = f"there is no family '{family}'; known are {', '.join(ROW_FAMILIES)}{nearest(family, ROW_FAMILIES)}"
             raise KeyError(msg)
         if family not in self._frames and self._folder is not None:
-            self._frames[family] = pl.read_parquet(self._folder / f"{family}.parquet")
+            self._frames[family] = _frame(self._folder / f"{family}.parquet")
         return self._frames[family]
 
     def __iter__(self) -> Iterator[str]:
@@ -119,7 +120,7 @@ def compile(ts: TraceSet, *, options: CompileOptions | None = None) -> Compilati
     `compile_paths`, which writes a folder shard by shard.
 
     Raises:
-        TableError: A table of the TraceSet does not hold to its contract.
+        TableError: A table of the TraceSet does not hold to its contract, or speaks of attempts that are not there.
         UsageError: It is no TraceSet.
     """
     from expcomp.tables import models
@@ -132,6 +133,7 @@ def compile(ts: TraceSet, *, options: CompileOptions | None = None) -> Compilati
     frames = ts.collect()
     for name, frame in frames.items():
         models.validate(name, frame)
+    _of_known_attempts(frames)
     frames, hits = redacted(frames, pii=options.pii)
     made = compiled(frames, hits, Owners((REST,), {}), options)
     rows = {name: made.frames[f"rows/{name}.parquet"].drop(CELL) for name in ROW_FAMILIES}
@@ -140,6 +142,20 @@ def compile(ts: TraceSet, *, options: CompileOptions | None = None) -> Compilati
     tables = {name: frame.height for name, frame in frames.items()}
     report = build_report(made.tally.frame(), tables, packages, Counter())
     return Compilation(Rows(rows), Rows(rejected), frames, report, options)
+
+
+def _of_known_attempts(frames: Mapping[str, pl.DataFrame]) -> None:
+    """Refuse lines of attempts that are not there: whoever filters one table has to filter the others alike."""
+    known = frames["attempts"].select("attempt_id")
+    for name in ("steps", "messages", "grades", "artifacts"):
+        given = frames[name].select("attempt_id").drop_nulls()
+        lost = given.join(known, on="attempt_id", how="anti", maintain_order="left")["attempt_id"]
+        if lost.len():
+            msg = (
+                f"{name} holds {Count(lost.len()):line|lines} of {Count(lost.n_unique()):attempt|attempts} that attempts does not hold, "
+                f"the first {lost[0]}; filter it alike, as {name}.join(attempts, on='attempt_id', how='semi')"
+            )
+            raise TableError(msg)
 
 
 def open_compilation(folder: str | Path) -> Compilation:
@@ -156,6 +172,14 @@ def open_compilation(folder: str | Path) -> Compilation:
     return Compilation(Rows(folder=root / "rows"), Rows(folder=root / "rejected"), _Tables(root), report)
 
 
+def _frame(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path, glob=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        msg = f"{path} cannot be read: {error}"
+        raise SourceError(msg) from error
+
+
 class _Tables(dict[str, pl.DataFrame]):
     """Tables of a folder, read when they are asked for."""
 
@@ -167,5 +191,5 @@ class _Tables(dict[str, pl.DataFrame]):
         path = self._root / table_file(name)
         if not path.is_file():
             raise KeyError(name)
-        self[name] = pl.read_parquet(path)
+        self[name] = _frame(path)
         return self[name]

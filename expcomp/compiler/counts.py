@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from expcomp.compiler.owners import CELL
-from expcomp.tables.envelope import QUALITY_PARTS
+from expcomp.tables.envelope import QUALITY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from expcomp.compiler.assemble import FamilyRows
-    from expcomp.compiler.owners import Owners
     from expcomp.evidence.redact import Hits
 
 BINS = 10
@@ -32,6 +32,7 @@ class Tally:
     def __init__(self, cells: Sequence[str]) -> None:
         self._cells = pl.Series("cell", list(cells), dtype=pl.String)
         self._parts: list[pl.DataFrame] = []
+        self._later: defaultdict[str, list[pl.DataFrame]] = defaultdict(list)
 
     def add(self, kind: str, frame: pl.DataFrame, *, n: pl.Expr | None = None, **what: pl.Expr | str) -> None:
         """Count the rows of a frame, or sum `n`, by cell and by what `a`, `b` and `c` say."""
@@ -50,30 +51,39 @@ class Tally:
                 "redactions", pl.DataFrame({CELL: owner.gather(hit.rows), "t": hit.tokens}), n=pl.col("t"), a=hit.rule
             )
 
-    def family(self, name: str, rows: FamilyRows, owners: Owners) -> None:
-        """Count the rows of a family: verdicts, reasons, scores, rounds."""
-        for frame, verdict in ((rows.accepted, "accepted"), (rows.rejected, "rejected")):
-            if not frame.height:
-                continue
-            owned = frame.select("package_id").with_columns(owners.of(frame))
-            self.add("package", owned, a=pl.col("package_id"), b=verdict)
-            self.add("family", owned, a=name, b=verdict)
-        if rows.rejected.height:
-            reasons = rows.rejected.select("reject_reasons").with_columns(owners.of(rows.rejected))
-            reasons = reasons.explode("reject_reasons", empty_as_null=False, keep_nulls=False)
-            self.add("reason", reasons, a=name, b=pl.col("reject_reasons"))
-        if rows.accepted.height:
-            self._scores(name, rows.accepted, owners.of(rows.accepted))
+    def family(self, name: str, rows: FamilyRows, owner: pl.Series) -> None:
+        """Count the rows of a family: verdicts, reasons, scores, rounds; `owner` is the cell of each candidate."""
+        # Few rows of many families: what is counted alike is counted once, for all of them together.
+        family = pl.lit(name).alias("family")
+        for frame, own, verdict in (
+            (rows.accepted, owner.filter(rows.ok), "accepted"),
+            (rows.rejected, owner.filter(~rows.ok), "rejected"),
+        ):
+            if frame.height:
+                self._later["verdict"].append(frame.select(own, family, "package_id", pl.lit(verdict).alias("verdict")))
+                kind = "score" if verdict == "accepted" else "reason"
+                self._later[kind].append(frame.select(own, family, "quality" if kind == "score" else "reject_reasons"))
         for number, (flags, repaired) in enumerate(rows.flags, 1):
-            self._round(name, number, owners.of(rows.keys), flags, repaired)
+            self._round(name, number, owner, flags, repaired)
 
-    def _scores(self, name: str, accepted: pl.DataFrame, owner: pl.Series) -> None:
-        quality = accepted["quality"].struct.unnest()
-        parts = [part for part in QUALITY_PARTS if quality.schema[part] == pl.Float64]
-        # Parts that are null throughout are left out of the report; a bin of nulls alone says nothing.
-        binned = (pl.col(parts) * BINS).cast(pl.Int64).clip(0, BINS - 1).fill_null(BINS)
-        long = quality.select(binned).with_columns(owner).unpivot(index=CELL, variable_name="part", value_name="bin")
-        self.add("score", long, a=name, b=pl.col("part"), c=pl.col("bin"))
+    def _families(self) -> None:
+        """Count what was kept of all families."""
+        kept = {kind: pl.concat(frames) for kind, frames in self._later.items()}
+        self._later.clear()
+        if "verdict" in kept:
+            self.add("package", kept["verdict"], a=pl.col("package_id"), b=pl.col("verdict"))
+            self.add("family", kept["verdict"], a=pl.col("family"), b=pl.col("verdict"))
+        if "reason" in kept:
+            reasons = kept["reason"].explode("reject_reasons", empty_as_null=False, keep_nulls=False)
+            self.add("reason", reasons, a=pl.col("family"), b=pl.col("reject_reasons"))
+        if "round" in kept:
+            self.add("round", kept["round"], n=pl.col("m"), a=pl.col("family"), b=pl.col("number"), c=pl.col("what"))
+        if "score" in kept:
+            for part in (f.name for f in QUALITY.fields if f.dtype == pl.Float64):
+                value = pl.col("quality").struct.field(part)
+                # Parts that are null throughout are left out of the report; a bin of nulls alone says nothing.
+                binned = (value * BINS).cast(pl.Int64).clip(0, BINS - 1).fill_null(BINS)
+                self.add("score", kept["score"], a=pl.col("family"), b=part, c=binned)
 
     def _round(
         self, name: str, number: int, owner: pl.Series, flags: Mapping[str, pl.Series], repaired: pl.Series
@@ -87,10 +97,12 @@ class Tally:
             frame = frame.with_columns(repaired.alias("repair:drop_unresolved_ref"))
         long = frame.group_by(CELL, maintain_order=True).agg(pl.all().sum().cast(pl.Int64))
         long = long.unpivot(index=CELL, variable_name="what", value_name="m")
-        self.add("round", long, n=pl.col("m"), a=name, b=str(number), c=pl.col("what"))
+        said = {"family": pl.lit(name), "number": pl.lit(str(number))}
+        self._later["round"].append(long.with_columns(**said))
 
     def frame(self) -> pl.DataFrame:
         """All counts, by cell name."""
+        self._families()
         if not self._parts:
             return pl.DataFrame(schema=COUNTS)
         found = pl.concat([part.select(CELL, "kind", "a", "b", "c", "n") for part in self._parts])

@@ -50,8 +50,11 @@ class Written:
     chunks: pl.DataFrame
 
 
-_Todo = tuple[int, int, tuple[tuple[int, int, int], ...]]
-"""A chunk to encode: its number, its rows, and its pieces: source, first row, rows."""
+_Piece = tuple[int, int, int]
+"""Rows of a chunk: their source, the first row there, how many."""
+
+_Todo = tuple[int, int, tuple[_Piece, ...]]
+"""A chunk to encode: its number, its rows, and its pieces."""
 
 
 @dataclass
@@ -114,6 +117,7 @@ def write_files(
     by_target = {str(k[0]): f for k, f in layout.partition_by("target", as_dict=True, maintain_order=True).items()}
     work = _Work(results, staging, old)
     same = work.unchanged(by_target)
+    pieces = _pieces(layout.filter(~pl.col("target").str.ends_with(".jsonl") & ~pl.col("target").is_in(list(same))))
     linked: list[dict[str, Any]] = []
     files: list[_File] = []
     jobs: list[EncodeJob | FileJob | FinishJob] = []
@@ -124,7 +128,7 @@ def write_files(
         elif target.endswith(".jsonl"):
             jobs.append(work.lines(target, by_target.get(target)))
         else:
-            file = work.parquet(target, by_target.get(target))
+            file = work.parquet(target, by_target.get(target), pieces[target])
             files.append(file)
             own = work.encoding(file)
             # What one worker encodes it also puts together; a large file is encoded by several first.
@@ -147,6 +151,16 @@ def write_files(
         done |= {job.target: made for job, made in zip(ending, pool.map(finish, ending, tick), strict=True)}
     entries = sorted([*linked, *(d.entry for d in done.values())], key=lambda e: str(e["path"]))
     return Written(entries, layout.select(list(LAYOUT)), _chunks(files, done, old, same))
+
+
+def _pieces(layout: pl.DataFrame) -> dict[str, dict[int, list[_Piece]]]:
+    """Of each file the chunks in order, with their pieces."""
+    found: dict[str, dict[int, list[_Piece]]] = defaultdict(lambda: defaultdict(list))
+    stretches = runs(layout)
+    columns = (stretches[c].to_list() for c in ("target", "chunk", "src", "row", "rows"))
+    for target, chunk, src, row, rows in zip(*columns, strict=True):
+        found[target][chunk].append((src, row, rows))
+    return found
 
 
 def _size(job: EncodeJob | FileJob | FinishJob) -> int:
@@ -217,7 +231,7 @@ class _Work:
             return self.old.previous.folder / target
         return self.parts / self.results[src].parts[target]
 
-    def parquet(self, target: str, layout: pl.DataFrame | None) -> _File:
+    def parquet(self, target: str, layout: pl.DataFrame | None, chunks: Mapping[int, list[_Piece]]) -> _File:
         """Chunks of a file: those that are whole in the old file or in a part stay as they are."""
         before = None if self.old is None else self.old.files.get(target)
         if layout is None:
@@ -226,9 +240,8 @@ class _Work:
         alike = before is not None and before.width == layout["width"][0]
         file = _File(target, int(layout["rows"].sum()), before if alike else None)
         # A file of one chunk is written as it is encoded, never copied.
-        several = layout["chunk"].n_unique() > 1
-        for (number,), pieces in runs(layout).partition_by("chunk", as_dict=True, maintain_order=True).items():
-            found = list(zip(*(pieces[c].to_list() for c in ("src", "row", "rows")), strict=True))
+        several = len(chunks) > 1
+        for number, found in chunks.items():
             own = found[0][0]
             file.order.append(number)
             whole = len(found) == 1

@@ -53,15 +53,15 @@ def chunked(layout: pl.DataFrame) -> pl.DataFrame:
     """The layout with the number of each cell's chunk, and of chunks (`width` is the share of the names that one takes)."""
     rest = pl.col("cell").str.starts_with(REST)
     known = ~rest & (pl.col("cell") != DISCOVERY)
-    wanted = pl.col("rows").filter(known).sum().over("target") // CHUNK_ROWS
+    wanted = pl.col("rows").filter(known).sum() // CHUNK_ROWS
     chunks = pl.max_horizontal(
         *(pl.when(wanted >= 1 << bit).then(1 << bit).otherwise(1) for bit in range(4 * _DIGITS + 1))
     )
     head = pl.when(known).then(pl.col("cell").str.slice(0, _DIGITS)).str.to_integer(base=16, dtype=pl.Int64)
     bucket = pl.when(rest).then(pl.col("cell").str.slice(1)).replace("", "0").cast(pl.Int64)
-    width = (1 << 4 * _DIGITS) // chunks
-    chunk = pl.when(rest).then(_REST + bucket).otherwise(head.fill_null(0) // width)
-    return layout.with_columns(width=width, chunk=chunk)
+    files = layout.group_by("target", maintain_order=True).agg(width=(1 << 4 * _DIGITS) // chunks)
+    chunk = pl.when(rest).then(_REST + bucket).otherwise(head.fill_null(0) // pl.col("width"))
+    return layout.join(files, on="target", how="left", maintain_order="left").with_columns(chunk=chunk)
 
 
 def runs(layout: pl.DataFrame) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from expcomp.compiler.old_rows import same_values
 from expcomp.errors import InternalError
 from expcomp.io.hashing import Written, written
 from expcomp.io.parquet_join import Span, join_row_groups
-from expcomp.io.publish import link
+from expcomp.io.publish import link, start_sync
 from expcomp.io.sinks import join_ranges, lines_digest, parquet_height, read_part, write_row_groups
 from expcomp.io.staging import PARTS, discard, move
 from expcomp.tables import models
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from expcomp.compiler.old_rows import OldRows
+
+
+LARGE = 1 << 20
+"""Bytes of a file from which on it is on its way to disk while others are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +140,21 @@ def _encoded(
     meta: dict[str, str],
 ) -> Span:
     path = folder / f"{job.target.replace('/', '.')}.chunk.{chunk.number}"
-    frame = pl.concat([sources[name].slice(first, rows) for name, first, rows in chunk.pieces])
-    if chunk.before is not None and same_values(frame, sources[""].slice(chunk.before[0], frame.height)):
+    if chunk.before is not None and _as_before(chunk, chunk.before[0], sources):
         return chunk.before[1]
+    frame = pl.concat([sources[name].slice(first, rows) for name, first, rows in chunk.pieces])
     return Span(path, 0, write_row_groups(frame, path, meta))
+
+
+def _as_before(chunk: Chunk, start: int, sources: Mapping[str, pl.DataFrame]) -> bool:
+    """Whether a chunk holds what stands from a row of the old ones on; what is taken from its own place there is not looked at."""
+    for name, first, rows in chunk.pieces:
+        if (name, first) != ("", start) and not same_values(
+            sources[name].slice(first, rows), sources[""].slice(start, rows)
+        ):
+            return False
+        start += rows
+    return True
 
 
 def make(job: EncodeJob | FileJob | FinishJob) -> list[tuple[int, Span]] | Done:
@@ -174,6 +189,8 @@ def finish(job: FinishJob) -> Done:
     if made.rows != job.rows:
         msg = f"{job.target} has {made.rows} rows, of {job.rows}; nothing was published"
         raise InternalError(msg)
+    if made.bytes >= LARGE:
+        start_sync(out)
     discard(_own(job))
     return Done(entry | made._asdict(), groups)
 

@@ -50,9 +50,9 @@ class Owners:
             first = first.zip_with(first.is_not_null(), more)
         return (first if self.other is None else first.fill_null(self.other)).alias(CELL)
 
-    def sorted(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The frame with its cells, in the order of cells; rows of one cell keep their order."""
-        frame = frame.with_columns(self.of(frame))
+    def sorted(self, frame: pl.DataFrame, numbers: pl.Series | None = None) -> pl.DataFrame:
+        """The frame with its cells, in the order of cells; rows of one cell keep their order. `numbers` are `of` it, if known."""
+        frame = frame.with_columns(self.of(frame) if numbers is None else numbers)
         return frame if frame[CELL].is_sorted() else frame.sort(CELL, maintain_order=True)
 
 

@@ -245,11 +245,12 @@ def compiled(
     context = Context(joined | {name: pl.concat([joined[name], rows]) for name, rows in (borrowed or {}).items()})
     for name, row_family in ROW_FAMILIES.items():
         rows = assemble(row_family, context, options)
-        tally.family(name, rows, found)
-        accepted = found.sorted(rows.accepted.with_columns(_line=rows.lines))
+        owner = found.of(rows.keys)
+        tally.family(name, rows, owner)
+        accepted = found.sorted(rows.accepted.with_columns(_line=rows.lines), owner.filter(rows.ok))
         out[f"rows/{name}.parquet"] = accepted.drop("_line")
         out[f"rows/{name}.jsonl"] = accepted.select(CELL, line="_line")
-        out[f"rejected/{name}.parquet"] = found.sorted(rows.rejected)
+        out[f"rejected/{name}.parquet"] = found.sorted(rows.rejected, owner.filter(~rows.ok))
     return Made(found, tally, out, prints)
 
 

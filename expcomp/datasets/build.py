@@ -60,7 +60,7 @@ def resolve_targets(names: Sequence[str]) -> list[Target]:
 
 def write_datasets(
     source: PathLike,
-    targets: Sequence[str],
+    targets: Sequence[str] | str,
     out: PathLike,
     *,
     against: Sequence[Any] = (),
@@ -97,7 +97,7 @@ def write_datasets(
     options, progress = options or DatasetOptions(), progress or Progress()
     processes = processes_within(memory, processes, DATASET)
     where = engine_of(engine, processes)
-    wanted = resolve_targets(targets)
+    wanted = resolve_targets([targets] if isinstance(targets, str) else targets)
     compiled, target = Compiled.of(Path(source)), Path(out)
     _apart(Path(source), target)
     with publish(target, force=force) as staging, scratch(staging / PARTS) as parts:

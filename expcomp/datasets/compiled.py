@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.compiler.compilation import Compilation, open_compilation
-from expcomp.datasets.contract import Lookups
+from expcomp.datasets.contract import OPENINGS, Lookups
 from expcomp.datasets.decontaminate.heldout import task_identity
 from expcomp.datasets.flat import filled, prompt_task
 from expcomp.errors import SourceError
 from expcomp.io.documents import read_json
 from expcomp.io.memory import processors
+from expcomp.tables.catalogue import TABLES
+from expcomp.tables.digests import schema_digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,12 +62,14 @@ class Compiled:
         """A Compilation, or the folder of one.
 
         Raises:
-            SourceError: The folder is no output of a compile, or lacks a file of one.
+            SourceError: The folder is no output of a compile, lacks a file of one, or was made by a version with other columns.
         """
         if isinstance(source, Compilation):
             return cls(None, source)
         folder = Path(source)
-        return cls(folder, open_compilation(folder))
+        opened = open_compilation(folder)
+        _same_columns(folder)
+        return cls(folder, opened)
 
     @property
     def fingerprint(self) -> str | None:
@@ -95,7 +99,7 @@ class Compiled:
         if not path.is_file():
             msg = f"{self.folder}: {name} is missing; expected the output folder of a compile (`expcomp verify` says what is wrong)"
             raise SourceError(msg)
-        return pl.scan_parquet(path)
+        return pl.scan_parquet(path, glob=False)
 
     def rejections(self, kinds: Mapping[str, Kind]) -> dict[str, dict[str, int]]:
         """Reasons for which the compile rejected rows of the families behind the kinds, with their numbers, by kind."""
@@ -145,6 +149,30 @@ class Compiled:
             .collect()
         )
 
+    def openings(self) -> pl.DataFrame:
+        """attempt_id, opening: first words of the user in attempts in which one was simulated.
+
+        The agent saw them; the instruction of such a task is the script of that user, which it never did.
+        """
+        said = (pl.col("role") == "user") & (pl.col("branch").fill_null(0) == 0) & (pl.col("origin") != "harness")
+        keys = ["attempt_id", "message_index"]
+        table = self.table("messages")
+        # First without the texts: those of all attempts are never in memory.
+        first = (
+            table.filter(said)
+            .select(*keys, simulated=pl.col("origin") == "simulator")
+            .collect()
+            .sort(keys)
+            .unique("attempt_id", keep="first", maintain_order=True)
+            .filter("simulated")
+        )
+        return (
+            table.select(*keys, opening="content")
+            .join(first.lazy(), on=keys, how="semi", maintain_order="left")
+            .select("attempt_id", "opening")
+            .collect(engine="streaming")
+        )
+
     def _named(self, attempts: pl.DataFrame) -> pl.DataFrame:
         """Attempts with a task: those of sessions and chat sets, which name none, by the words that their user began with."""
         nameless = attempts.filter(pl.col("task_id").is_null()).select("attempt_id")
@@ -169,6 +197,15 @@ class Compiled:
         )
 
 
+def _same_columns(folder: Path) -> None:
+    files = read_json(folder / "manifest.json").get("files")
+    for entry in files if isinstance(files, list) else []:
+        name = Path(str(entry.get("path"))).stem
+        if name in TABLES and entry.get("schema_digest", want := schema_digest(TABLES[name])) != want:
+            msg = f"{folder}: {entry['path']} has other columns than this version of expcomp makes; compile again"
+            raise SourceError(msg)
+
+
 def with_tasks(rows: pl.DataFrame, look: Lookups) -> pl.DataFrame:
     """Rows of a family that name no task, with that of their attempt."""
     if "attempt_id" not in rows.columns or not rows["task_id"].null_count():
@@ -184,6 +221,8 @@ def with_tasks(rows: pl.DataFrame, look: Lookups) -> pl.DataFrame:
 def prepared(look: Lookups, source: Compiled, kinds: Mapping[str, Kind]) -> Lookups:
     """The lookups with what the kinds make once over their whole family."""
     extra = {k.name: k.prepare(source.family(k.family), look) for k in kinds.values() if k.prepare is not None}
+    if any(k.opened for k in kinds.values()):
+        extra[OPENINGS] = source.openings()
     return Lookups(look.attempts, look.tasks, extra)
 
 

@@ -96,6 +96,8 @@ LEFT: dict[str, pl.DataType] = {
     "detail": pl.String(),
 }
 
+OPENINGS = "openings"
+
 
 @dataclass(frozen=True)
 class Lookups:
@@ -105,7 +107,7 @@ class Lookups:
         attempts: attempt_id, task_id, package_id, status, is_truncated, passed, score_norm, score_valid, grade_kind, arm,
             model, started_at.
         tasks: task_id, benchmark, task, content_digest, text_digest, instruction, target, cluster, workflow_family, split, verifier.
-        extra: What a kind's `prepare` made, by kind.
+        extra: What a kind's `prepare` made, by kind; under OPENINGS attempt_id and opening, for kinds that are `opened`.
     """
 
     attempts: pl.DataFrame
@@ -132,6 +134,7 @@ class Kind:
         chats: Chat columns of the logical frame (their texts are searched for held-out tasks).
         whole: Column whose values a slice never splits (`attempt_id` for families of steps).
         prepare: Made once over the whole family before the slices (lazy scan in, small frame out), or None.
+        opened: Whether `build` needs the first words of simulated users.
     """
 
     name: str
@@ -140,3 +143,4 @@ class Kind:
     chats: tuple[str, ...] = ()
     whole: str | None = None
     prepare: Callable[[pl.LazyFrame, Lookups], pl.DataFrame] | None = None
+    opened: bool = False

@@ -1,5 +1,7 @@
 """Chats by the message rules M1 to M8: what can be repaired is repaired, what cannot makes a message unsound, with a reason.
 
+A message with a picture, a sound or a file is unsound: what follows it cannot be learned from its text alone.
+
 Repairs, none of which loses a word: role developer becomes system; leading system messages become one; null content becomes "";
 blank reasoning, names and ids become null; null or blank arguments become {}; an empty list of calls becomes null; call ids that are absent
 or repeated in a chat are numbered anew; results follow their calls, stand in the order of the calls and bear their names.
@@ -56,6 +58,11 @@ MESSAGE_REASONS = (
         "system_not_first",
         "a system message after the conversation began",
         (pl.col("role") == "system") & ~pl.col("first"),
+    ),
+    Reason(
+        "not_only_text",
+        "a picture, a sound or a file in a message, without which what follows is no answer",
+        pl.col("media").fill_null(value=False),
     ),
     Reason(
         "call_not_by_agent",
@@ -175,6 +182,7 @@ def _plain(flat: pl.DataFrame) -> pl.DataFrame:
         name=filled("name"),
         trainable=(role == "assistant") & pl.col("trainable").fill_null(value=False),
         failed=pl.when(role == "assistant").then("failed"),
+        media="media",
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import polars_hash as plh
 
-from expcomp.datasets.contract import LEFT, LOGICAL, Kind, Lookups, Made
+from expcomp.datasets.contract import LEFT, LOGICAL, OPENINGS, Kind, Lookups, Made
 from expcomp.datasets.flat import content_hash, filled
 from expcomp.io.digest import sha256_expr
 
@@ -225,13 +225,21 @@ def _text() -> pl.Expr:
     return pl.concat_str(pl.col("agent_action").str.strip_chars_end(), came)
 
 
-def _attempts(steps: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
-    """One line an attempt, with the task's words and why it is left out, if it is."""
+def _attempts(steps: pl.DataFrame, lookups: Lookups) -> pl.DataFrame:
+    """One line an attempt, with the words it began with and why it is left out, if it is.
+
+    They are the task's, or the simulated user's: the task of that one is a script that the agent never saw.
+    """
+    tasks, opened = lookups.tasks, lookups.extra.get(OPENINGS)
+    if opened is None:
+        opened = pl.DataFrame(schema={"attempt_id": pl.String, "opening": pl.String})
     no_task, no_words = pl.col("task_id").is_null(), pl.col("prompt").is_null()
     return (
         steps.group_by("_code", maintain_order=True)
         .agg(pl.col("row_id", "task_id", "attempt_id").first(), _mute=pl.col("_label").first().is_null())
         .join(tasks.select("task_id", prompt=filled("instruction")), on="task_id", how="left", maintain_order="left")
+        .join(opened, on="attempt_id", how="left", maintain_order="left")
+        .with_columns(prompt=pl.coalesce(filled("opening"), "prompt"))
         .with_columns(
             reason=pl.when(no_task)
             .then(pl.lit("no_task"))
@@ -247,7 +255,7 @@ def _attempts(steps: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
 def build(frame: pl.DataFrame, lookups: Lookups, options: DatasetOptions) -> Made:
     """One row an attempt: the task, and its steps up to the first that has no label."""
     steps = label(frame, lookups)
-    attempts = _attempts(steps, lookups.tasks)
+    attempts = _attempts(steps, lookups)
     taken = attempts.filter(pl.col("reason").is_null())
     labelled = (
         steps.filter(pl.col("_label").is_null().cast(pl.UInt32).cum_sum().over("_code") == 0)
@@ -274,5 +282,11 @@ def build(frame: pl.DataFrame, lookups: Lookups, options: DatasetOptions) -> Mad
 
 
 PROCESS = Kind(
-    "process", "process_supervision", build, chats=("prompt", "completions"), whole="attempt_id", prepare=prepare
+    "process",
+    "process_supervision",
+    build,
+    chats=("prompt", "completions"),
+    whole="attempt_id",
+    prepare=prepare,
+    opened=True,
 )

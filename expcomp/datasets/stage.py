@@ -90,7 +90,7 @@ def plan_stage(kind: Kind, path: Path, folder: Path, number: int) -> list[StageJ
     if held or not cuts:
         cuts.append((start, held, size))
     if kind.whole is not None and len(cuts) > 1:
-        cuts = _whole(cuts, pl.scan_parquet(path).select(kind.whole).collect()[kind.whole])
+        cuts = _whole(cuts, pl.scan_parquet(path, glob=False).select(kind.whole).collect()[kind.whole])
     return [
         StageJob(kind.name, number + i, os.fspath(path), at, rows, of, buckets, os.fspath(folder))
         for i, (at, rows, of) in enumerate(cuts)
@@ -131,7 +131,7 @@ def _shared(folder: str) -> Shared:
 def run_stage(job: StageJob) -> Staged:
     """Make the candidates of a slice and store them."""
     shared, kind, folder = _shared(job.folder), KINDS[job.kind], Path(job.folder)
-    rows = pl.scan_parquet(job.family).slice(job.start, job.rows).collect(engine="in-memory")
+    rows = pl.scan_parquet(job.family, glob=False).slice(job.start, job.rows).collect(engine="in-memory")
     keys: list[pl.DataFrame] = []
     left, hits = [pl.DataFrame(schema=dict(LEFT))], [pl.DataFrame(schema=ROW_HITS)]
     for piece in _pieces(kind, rows, job):

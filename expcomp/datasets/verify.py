@@ -74,7 +74,7 @@ def _tasks(root: Path, manifest: dict[str, Any], found: Verification) -> None:
     if not path.is_file():
         return
     try:
-        known = pl.read_parquet(path).filter(pl.col("content_digest").is_not_null())
+        known = pl.read_parquet(path, glob=False).filter(pl.col("content_digest").is_not_null())
         fine = task_set_digest(known) == manifest.get("task_set_digest")
     except (pl.exceptions.PolarsError, ExpcompError) as error:
         found.problems.append(f"inventory.parquet: cannot be read ({error})")

@@ -25,6 +25,8 @@ LEFT_OUT = {
     "no_task": "the source names no task",
     "no_whole_observation": "no step has an answer of the environment that is neither empty nor cut",
 }
+# How an answer that is not only text names a picture or a file in it.
+_ARTIFACT = r'"artifact":\s*"sha256:[0-9a-f]{64}"'
 _COLUMNS = (
     "row_id",
     "task_id",
@@ -47,7 +49,13 @@ def targets(frame: pl.DataFrame) -> pl.DataFrame:
     """
     tool = (pl.col("response_source") == "tool").fill_null(value=False)
     user = (pl.col("response_source") == "user").fill_null(value=False)
-    whole = ~pl.col("truncated").fill_null(value=False) & filled("observed_environment_response").is_not_null()
+    answer = pl.col("observed_environment_response")
+    # The digest of a picture can be named by nobody who has not seen it.
+    whole = (
+        ~pl.col("truncated").fill_null(value=False)
+        & filled("observed_environment_response").is_not_null()
+        & ~answer.str.contains(_ARTIFACT).fill_null(value=False)
+    )
     return (
         frame.select(_COLUMNS)
         .with_row_index("_at")

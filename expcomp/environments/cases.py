@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from expcomp.environments import paths
 from expcomp.environments.frames import frame
+from expcomp.environments.values import parse_json
 from expcomp.errors import PackageSchemaError
 from expcomp.io.record_files import read_records
 
@@ -42,7 +44,9 @@ def read_cases(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
         )
         for ordinal, step in enumerate(record.get("steps") or []):
             steps.append(_step(step, case_id, ordinal, f"{where}, step {ordinal}"))
-    return frame("replay_cases", cases), frame("replay_steps", steps)
+    made = frame("replay_cases", cases), frame("replay_steps", steps)
+    check_cases(*made)
+    return made
 
 
 def _step(step: Any, case_id: str, ordinal: int, where: str) -> dict[str, Any]:
@@ -71,3 +75,30 @@ def _known(record: Mapping[str, Any], names: frozenset[str], where: str) -> None
 
 def _dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def check_cases(cases: pl.DataFrame, steps: pl.DataFrame) -> None:
+    """Refuse cases whose states are no objects, or that expect something at what is no state path.
+
+    Raises:
+        PackageSchemaError: Naming case and field.
+    """
+    for frame_, column in ((cases, "initial_state_json"), (steps, "arguments_json"), (steps, "expected_state_json")):
+        distinct = frame_.unique(column, keep="first", maintain_order=True)
+        for case_id, text in zip(distinct["case_id"], distinct[column], strict=True):
+            there, value = parse_json(text)
+            where = f"case {case_id}, {column}"
+            if not there or (column != "arguments_json" and not isinstance(value, dict)):
+                raise PackageSchemaError(f"{where}: {text!r:.80} is no JSON object")
+            if column == "expected_state_json":
+                _paths(value, where)
+    for case_id, absent in zip(cases["case_id"], cases["known_absent_paths"], strict=True):
+        _paths(absent, f"case {case_id}, known_absent_paths")
+
+
+def _paths(value: Iterable[str], where: str) -> None:
+    for path in value:
+        try:
+            paths.split(path)
+        except paths.PathError as error:
+            raise PackageSchemaError(f"{where}: {error}") from None

@@ -12,7 +12,7 @@ from expcomp.environments.operators import comparable, contains
 from expcomp.environments.paths import MISSING
 from expcomp.environments.scope import LanguageError, Scope, Unresolved
 from expcomp.environments.templates import state_path
-from expcomp.environments.values import equal
+from expcomp.environments.values import equal, strict_json
 
 Known = Callable[[str], bool]
 """Whether a state path that is not there is known to be absent."""
@@ -94,7 +94,7 @@ def operand(kind: str, text: str) -> Operand:
         return Operand(made.value, frozenset([text]))
     if kind == "literal":
         try:
-            value = json.loads(text)
+            value = strict_json(text)
         except ValueError as error:
             msg = f"{text!r} is no JSON literal ({error})"
             raise LanguageError(msg) from None

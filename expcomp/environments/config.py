@@ -60,6 +60,8 @@ class PackageConfig:
         Raises:
             PackageSchemaError: An unknown or missing setting.
         """
+        if not isinstance(value, Mapping):
+            raise PackageSchemaError(f"config: {type(value).__name__}, expected an object")
         known = {f.name for f in fields(cls)}
         if unknown := sorted(set(value) - known):
             raise PackageSchemaError(

@@ -12,7 +12,7 @@ from expcomp.environments.expressions import expression
 from expcomp.environments.paths import MISSING
 from expcomp.environments.scope import LanguageError, Scope, Unresolved
 from expcomp.environments.templates import StatePath, fill, filled_arguments, state_path
-from expcomp.environments.values import equal, is_number
+from expcomp.environments.values import equal, finite, is_number, strict_json
 
 State = dict[str, Any]
 PENDING = "pending_events"
@@ -82,7 +82,7 @@ def compile_effect(
     value: Any = None
     if value_json is not None:
         try:
-            value = json.loads(value_json)
+            value = strict_json(value_json)
         except ValueError as error:
             msg = f"value_json {value_json!r} is no JSON ({error})"
             raise LanguageError(msg) from None
@@ -197,7 +197,10 @@ def _added(now: Any, value: Any, sign: int) -> Any:
     if not is_number(value):
         msg = f"{value!r} is no number"
         raise EffectError(msg)
-    return now + sign * value
+    if not (finite(now) and finite(value) and finite(made := now + sign * value)):
+        msg = "the sum is past the range of a float"
+        raise EffectError(msg)
+    return made
 
 
 def _append(now: Any, value: Any) -> Any:

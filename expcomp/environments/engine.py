@@ -126,7 +126,9 @@ class Engine:
         """
         name = self.aliases.get(action_type, action_type)
         if name not in self.actions:
-            raise InvalidActionError(f"there is no action {action_type!r}; known are {', '.join(sorted(self.actions))}")
+            raise InvalidActionError(
+                f"there is no action {action_type!r:.80}; known are {', '.join(sorted(self.actions))}"
+            )
         declared = self.actions[name]
         wrong = [f"{a} is missing" for a, d in declared.items() if d.required and a not in arguments]
         for arg, spec in declared.items():
@@ -159,7 +161,7 @@ class Engine:
         step = int(state["step"]) + 1
         left, due = take_due(state, step)
         try:
-            return Begun(apply({**left, "step": step}, due), tuple(c.path for c in due))
+            return Begun(_whole(apply({**left, "step": step}, due)), tuple(c.path for c in due))
         except EffectError as error:
             raise VerificationFailedError(f"an effect due by step {step}: {error}") from None
 
@@ -256,7 +258,7 @@ class Engine:
         """
         if plan.issue is not None:
             raise VerificationFailedError(plan.issue)
-        after = apply(begun.state, plan.changes)
+        after = _whole(apply(begun.state, plan.changes))
         found = self.issues(state, after, (*begun.touched, *(c.path for c in plan.changes)))
         if errors := [i.message for i in found if i.severity == "error"]:
             raise VerificationFailedError("; ".join(errors))
@@ -295,6 +297,15 @@ class Engine:
         want = [_told(c) for p in plans if p is not None for c in p.changes]
         same = None not in plans and equal(want, [_told(c) for c in changes])
         return [] if same else ["the effects are not those of the cited rules, in order"]
+
+
+def _whole(state: State) -> State:
+    """The state, whose namespaces no effect may take away."""
+    if gone := [n for n in NAMESPACES if not isinstance(state.get(n), dict)]:
+        raise VerificationFailedError(
+            f"{gone[0]} is {dump(state.get(gone[0]))[:80]} after the effects, expected an object"
+        )
+    return state
 
 
 def blank_state() -> State:

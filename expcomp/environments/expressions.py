@@ -15,6 +15,7 @@ from expcomp.environments.functions import FUNCTIONS
 from expcomp.environments.operators import OPERATORS, key_text, numeric, segment, truth
 from expcomp.environments.paths import COUNTERS, MISSING, NAMESPACES, Key
 from expcomp.environments.scope import Inner, LanguageError, Scope, Unresolved, carried, inside
+from expcomp.environments.values import finite, is_number
 
 Value = Callable[[Scope], Any]
 _EACH = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?<=[\w\])])\[\s*\]""")
@@ -75,6 +76,8 @@ class _Compiler:
     def value(self, node: ast.expr) -> Value:
         match node:
             case ast.Constant(value=v) if v is None or isinstance(v, bool | int | float | str):
+                if isinstance(v, int | float) and not finite(v):
+                    raise self.fail(node, "a number past the range of a float")
                 return lambda _: v
             case ast.Name(id=name) if name in _NAMES:
                 constant = _NAMES[name]
@@ -135,7 +138,8 @@ class _Compiler:
             found = over(s)
             if not isinstance(found, list):
                 raise Unresolved
-            scopes = [inside(s, **{name: item}) for item in found]
+            s.look(len(found))
+            scopes = [inside(s, name=name, item=item) for item in found]
             return [tuple(p(i) for p in parts) for i in scopes if all(truth(h(i)) for h in holds)]
 
         return taken
@@ -152,9 +156,12 @@ class _Compiler:
         def called(s: Scope) -> Any:
             values = [a(s) for a in arguments]
             try:
-                return function(*values)
+                made = function(*values)
             except (ValueError, TypeError, LookupError, ArithmeticError, SyntaxError) as error:
                 raise Unresolved from error
+            if is_number(made) and not finite(made):
+                raise Unresolved
+            return made
 
         return called
 
@@ -246,6 +253,7 @@ class _Compiler:
                 found = items(s)
                 if not isinstance(found, list | dict):
                     raise Unresolved
+                s.look(len(found))
                 return [rest(inside(s, item=i)) for i in (found if isinstance(found, list) else found.values())]
 
             return each

@@ -31,6 +31,15 @@ def load(text: str) -> Any:
     return orjson.loads(text)
 
 
+def is_json(text: str) -> bool:
+    """Whether a text is one JSON document."""
+    try:
+        load(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _again(value: Any) -> str:
     """Canonical text of a part of a document that was canonical."""
     return orjson.dumps(value, option=_OPTIONS).decode()

@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from expcomp.environments.cases import check_cases
 from expcomp.environments.config import PackageConfig
 from expcomp.environments.digests import artifact_digest, table_digests
 from expcomp.environments.gates import require
@@ -24,6 +25,7 @@ from expcomp.errors import (
     DestinationExistsError,
     EnvironmentPackageError,
     PackageIntegrityError,
+    PackageSchemaError,
     SourceError,
     TableError,
 )
@@ -146,6 +148,8 @@ def open_package(folder: str | Path) -> EnvironmentPackage:
     frames = {n: _parquet(root / "tables" / f"{n}.parquet", t.name) for n, t in PACKAGE.items()}
     config = PackageConfig.from_dict(manifest["config"])
     validation = read_json(root / REPORT) if manifest["report_digest"] is not None else None
+    if manifest["report_digest"] is not None and not isinstance(validation, dict):
+        raise PackageIntegrityError(f"{root}: {REPORT} is no JSON object")
     package = EnvironmentPackage(frames, config, validation, root)
     if problems := [*digest_problems(manifest), *validation_problems(package, manifest)]:
         raise PackageIntegrityError(f"{root}: {'; '.join(problems)}")
@@ -188,6 +192,9 @@ def read_manifest(root: Path) -> dict[str, Any]:
     try:
         have = {str(e["path"]) for e in [*value["tables"], *value["documents"]] if str(e["sha256"])}
         [str(e["digest"]) for e in value["tables"]]
+        PackageConfig.from_dict(value["config"])
+    except PackageSchemaError as error:
+        raise PackageIntegrityError(f"{root}: {MANIFEST}, {error}") from None
     except (KeyError, TypeError) as error:
         raise PackageIntegrityError(f"{root}: an entry of {MANIFEST} is not usable ({error!r})") from None
     if lacking := [n for n in PACKAGE if f"tables/{n}.parquet" not in have]:
@@ -262,6 +269,10 @@ def read_replay(package: EnvironmentPackage) -> tuple[pl.DataFrame, pl.DataFrame
     if package.folder is None or not (package.folder / "validation" / f"{names[0]}.parquet").is_file():
         return REPLAY[names[0]].empty(), REPLAY[names[1]].empty()
     cases, steps = (_parquet(package.folder / "validation" / f"{n}.parquet", REPLAY[n].name) for n in names)
+    try:
+        check_cases(cases, steps)
+    except PackageSchemaError as error:
+        raise PackageIntegrityError(f"{package.folder}: validation, {error}") from None
     return cases, steps
 
 
@@ -289,6 +300,7 @@ def verify_package(folder: str | Path) -> list[str]:
     try:
         package = open_package(root)
         require(package.frames, package.config)
+        read_replay(package)
     except EnvironmentPackageError as error:
         return [str(error)]
     said = {PurePosixPath(str(e["path"])).stem: str(e["digest"]) for e in manifest["tables"]}

@@ -7,12 +7,13 @@ import operator
 import re
 from typing import TYPE_CHECKING, Any
 
+from expcomp.environments.operators import LARGEST
 from expcomp.environments.values import as_text, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PREFIX = re.compile(r"^(\D*?)[_\-\s#:]*\d")
+_DIGIT = re.compile(r"\d")
 LONGEST = 1_000
 _SUM = re.compile(rf"[\d\s.+\-*/()]{{1,{LONGEST}}}")
 _ARITHMETIC: dict[type[ast.AST], Callable[..., Any]] = {
@@ -40,8 +41,13 @@ def _numbers(values: Any) -> list[Any]:
 def prefix(value: Any) -> str:
     """Text before the first digit, without the separator: `gift_card_12` is `gift_card`; all of it when there is no digit."""
     text = _text(value)
-    found = _PREFIX.match(text)
-    return found.group(1) if found else text
+    found = _DIGIT.search(text)
+    if found is None:
+        return text
+    end = found.start()
+    while end and (text[end - 1] in "_-#:" or text[end - 1].isspace()):
+        end -= 1
+    return text[:end]
 
 
 def _text(value: Any) -> str:
@@ -73,7 +79,28 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _round(value: Any, digits: Any = 0) -> Any:
+    if abs(number(digits)) > LONGEST:  # Python would count the power of ten out
+        msg = f"{digits} digits"
+        raise ValueError(msg)
     return round(number(value), digits) if digits else round(number(value))
+
+
+def _replace(text: Any, old: Any, new: Any) -> str:
+    where, gone, put = _text(text), _text(old), _text(new)
+    _fits(len(where) + where.count(gone) * len(put))
+    return where.replace(gone, put)
+
+
+def _join(separator: Any, items: Any) -> str:
+    texts = [as_text(i) for i in _list(items)]
+    _fits(sum(map(len, texts)) + len(texts) * len(_text(separator)))
+    return str(separator).join(texts)
+
+
+def _fits(length: int) -> None:
+    if length > LARGEST:
+        msg = f"a text of {length:,} characters"
+        raise ValueError(msg)
 
 
 def negated(items: Any, field: str) -> list[Any]:
@@ -117,8 +144,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "upper": lambda x: _text(x).upper(),
     "title": lambda x: _text(x).title(),
     "strip": lambda x: _text(x).strip(),
-    "replace": lambda x, a, b: _text(x).replace(_text(a), _text(b)),
-    "join": lambda sep, xs: _text(sep).join(as_text(x) for x in _list(xs)),
+    "replace": _replace,
+    "join": _join,
     "split": lambda x, sep: _text(x).split(_text(sep)),
     "sorted": lambda xs: sorted(_list(xs)),
     "reversed": lambda xs: xs[::-1] if isinstance(xs, str) else list(reversed(_list(xs))),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import polars as pl
 
 from expcomp.environments.config import SCOPE_NAMES, PackageConfig
+from expcomp.environments.flatten import is_json
 from expcomp.environments.provenance import provenance
 from expcomp.environments.records import Frames
 from expcomp.environments.static import FINDINGS, static_findings
@@ -32,6 +33,8 @@ from expcomp.io.wording import worded
 from expcomp.tables.environment import PACKAGE
 from expcomp.tables.models import check_schema
 
+ELSEWHERE = frozenset("mutations.value_json action_args.enum_json state_schema.default_json rules.scope_json".split())
+"""JSON that the gate of the rules looks into, by type."""
 SHOWN = 5
 """Findings that an error message quotes."""
 
@@ -107,7 +110,20 @@ def shape(frames: Frames, config: PackageConfig) -> pl.DataFrame:
             broken = frames[name].filter(~holds)
             key = pl.col(table.keys[0]) if table.keys else pl.lit(None)
             parts.append(finding(name, broken.head(SHOWN), key, pl.lit(f"breaks {rule}")))
+        texts = [n for n, c in table.columns.items() if n.endswith("_json") and c.dtype == pl.String]
+        parts += [_no_json(name, frames[name], n) for n in texts if f"{name}.{n}" not in ELSEWHERE]
     return joined(parts)
+
+
+def _no_json(name: str, frame: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Lines whose text is no JSON document."""
+    text = pl.col(column).cast(pl.String)
+    # The path says null of a deep document, too; few are left to be looked at one by one.
+    suspect = frame.filter(text.is_not_null() & (text != "null") & text.str.json_path_match("$").is_null())
+    bad = [t for t in suspect[column].unique(maintain_order=True) if not is_json(t)]
+    keys = PACKAGE[name].keys
+    wrong = frame.filter(pl.col(column).is_in(bad)).head(SHOWN)
+    return finding(name, wrong, keys[0] if keys else pl.lit(None), pl.lit(f"{column} is no JSON"))
 
 
 def _said(kind: str, id_: str | None, detail: str) -> pl.DataFrame:

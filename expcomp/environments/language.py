@@ -13,7 +13,9 @@ Expressions:
     `== != < <= > >= in not in`, `and or not`, `a if c else b`; `[p.name for p in world.parts[] if p.stock > 0]`, and the like with
     `{key: value for ...}`, over one array; functions of `expcomp.environments.functions`: `len(x)`, `sum(x[].f)`, `prefix(x)`, ...
     A boolean is never a number. A missing value, a function without a value and a type clash make the whole expression missing,
-    except in `has(x)` (whether x is there) and `default(x, y)` (x if it is there).
+    except in `has(x)` (whether x is there) and `default(x, y)` (x if it is there). A number past the range of a float, and a text or
+    array of more than 16,777,216 characters or elements, is no value; a rule that looks at more than 1,000,000 elements in a step
+    is refused.
 
 Conditions (table `conditions`):
     `left op right`; operand kinds: `path` (a state path, tokens allowed), `action_arg` (a name), `literal` (JSON),

@@ -9,9 +9,11 @@ from typing import Any
 
 from expcomp.environments.paths import Key
 from expcomp.environments.scope import Unresolved
-from expcomp.environments.values import equal, is_number
+from expcomp.environments.values import equal, finite, is_number
 
 Binary = Callable[[Any, Any], Any]
+LARGEST = 1 << 24
+"""Characters of a text, or elements of an array, that an expression may make."""
 
 
 def segment(value: Any) -> Key:
@@ -44,11 +46,10 @@ def truth(value: Any) -> bool:
 
 def add(a: Any, b: Any) -> Any:
     """Two numbers added, two texts or arrays put together."""
-    if (
-        (is_number(a) and is_number(b))
-        or (isinstance(a, str) and isinstance(b, str))
-        or (isinstance(a, list) and isinstance(b, list))
-    ):
+    if is_number(a) and is_number(b):
+        return _sum(a, b)
+    two = (isinstance(a, str) and isinstance(b, str)) or (isinstance(a, list) and isinstance(b, list))
+    if two and len(a) + len(b) <= LARGEST:
         return a + b
     raise Unresolved
 
@@ -74,11 +75,17 @@ def contains(whole: Any, part: Any) -> bool:
 def _arithmetic(apply: Binary) -> Binary:
     def calculated(a: Any, b: Any) -> Any:
         try:
-            return apply(numeric(a), numeric(b))
+            made = apply(numeric(a), numeric(b))
         except (ArithmeticError, ValueError) as error:
             raise Unresolved from error
+        if not finite(made):
+            raise Unresolved
+        return made
 
     return calculated
+
+
+_sum = _arithmetic(operator.add)
 
 
 def _ordered(apply: Binary) -> Binary:

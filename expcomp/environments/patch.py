@@ -44,6 +44,8 @@ def apply_patch(package: EnvironmentPackage, patch: Mapping[str, Any]) -> Enviro
         UsageError: The patch is for another package, edits one item twice, or an item that is (not) there.
         EnvironmentPackageError: What comes out does not pass a gate.
     """
+    if not isinstance(patch, Mapping):
+        raise UsageError(f"patch: {type(patch).__name__}, expected an object of base and edits")
     if unknown := sorted(set(patch) - {"base", "edits"}):
         raise UsageError(f"patch: unknown field {', '.join(unknown)}; known are base, edits")
     if patch.get("base") != package.artifact_digest:
@@ -71,13 +73,17 @@ def _item(edit: Any, where: str) -> tuple[Any, ...]:
     if unknown := sorted(set(edit) - {"op", "table", "key", "record", "parts"}):
         raise UsageError(f"{where}: unknown field {', '.join(unknown)}")
     table = edit.get("table")
-    if table not in PACKAGE or table in RECORDED or not PACKAGE[table].keys:
+    if not isinstance(table, str) or table not in PACKAGE or table in RECORDED or not PACKAGE[table].keys:
         legal = [n for n, t in PACKAGE.items() if n not in RECORDED and t.keys]
         raise UsageError(f"{where}: table {table!r}, expected one of {', '.join(legal)}")
     keys, key = PACKAGE[table].keys, edit.get("key")
     if not isinstance(key, Mapping) or set(key) != set(keys):
         raise UsageError(f"{where}: key {key!r}, expected an object of {', '.join(keys)}")
+    if odd := [k for k, v in key.items() if not isinstance(v, str | int)]:
+        raise UsageError(f"{where}: key {odd[0]} is {key[odd[0]]!r:.60}, expected a text or a number")
     record = edit.get("record")
+    if record is not None and not isinstance(record, Mapping):
+        raise UsageError(f"{where}: record is {type(record).__name__}, expected an object")
     if (record is None) is not (edit["op"] == "remove"):
         raise UsageError(f"{where}: {edit['op']} {'takes no' if record is not None else 'needs a'} record")
     if record is not None and any(record.get(k) != key[k] for k in keys):
@@ -94,6 +100,11 @@ def _applied(frames: dict[str, pl.DataFrame], edit: Mapping[str, Any], where: st
     kept = frames[table].filter(~here)
     changed = {table: kept if op == "remove" else pl.concat([kept, frame(table, [edit["record"]])])}
     parts = edit.get("parts") or {}
+    if not isinstance(parts, Mapping):
+        raise UsageError(f"{where}: parts is {type(parts).__name__}, expected an object of lists")
+    for name, lines in parts.items():
+        if not isinstance(lines, list) or not all(isinstance(line, Mapping) for line in lines):
+            raise UsageError(f"{where}: parts.{name} is no list of objects")
     kind, names = OWNED.get(table, ("", ()))
     if unknown := sorted(set(parts) - set(names)):
         raise UsageError(f"{where}: {table} has no parts {', '.join(unknown)}")

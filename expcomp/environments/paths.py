@@ -126,7 +126,7 @@ def _step(at: Any, segments: tuple[str, ...], i: int) -> tuple[Any, str, int]:
     """What stands below `at`: the value or MISSING, the key, and the number of the next segment."""
     segment = segments[i]
     if isinstance(at, list):
-        position = int(segment) if segment.isdecimal() else -1
+        position = _position(segment)
         return (at[position] if 0 <= position < len(at) else MISSING), segment, i + 1
     if not isinstance(at, dict):
         return MISSING, segment, i + 1
@@ -137,6 +137,11 @@ def _step(at: Any, segments: tuple[str, ...], i: int) -> tuple[Any, str, int]:
                 return at[key], key, end
         return MISSING, ".".join(segments[i:]), len(segments)
     return at.get(str(segment), MISSING), str(segment), i + 1
+
+
+def _position(segment: str) -> int:
+    """Position that a segment means, -1 for none; Python refuses to read thousands of digits."""
+    return int(segment) if segment.isdecimal() and len(segment) < 20 else -1
 
 
 def get(state: Any, segments: tuple[str, ...]) -> Any:
@@ -189,8 +194,8 @@ def put(state: Any, segments: tuple[str, ...], value: Any) -> Any:
     def change(at: Any, key: str) -> None:
         if isinstance(at, dict):
             at[key] = value
-        elif key.isdecimal() and int(key) < len(at):
-            at[int(key)] = value
+        elif 0 <= _position(key) < len(at):
+            at[_position(key)] = value
         elif key == str(len(at)):
             at.append(value)
         else:
@@ -205,8 +210,8 @@ def drop(state: Any, segments: tuple[str, ...]) -> Any:
     def change(at: Any, key: str) -> None:
         if isinstance(at, dict):
             at.pop(key, None)
-        elif key.isdecimal() and int(key) < len(at):
-            del at[int(key)]
+        elif 0 <= _position(key) < len(at):
+            del at[_position(key)]
 
     return changed(state, segments, change, create=False)
 

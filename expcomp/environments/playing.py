@@ -6,6 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from expcomp.environments import paths
 from expcomp.environments.conditions import Known
 from expcomp.environments.effects import OPERATIONS, PENDING, State
 from expcomp.environments.engine import Action, Engine, Issue, blank_state
@@ -204,6 +205,13 @@ def initial_state(engine: Engine, given: Mapping[str, Any] | None, *, defaults: 
     return state
 
 
+def _is_place(path: Any) -> bool:
+    try:
+        return isinstance(path, str) and paths.split(path)[0] in NAMESPACES
+    except paths.PathError:
+        return False
+
+
 def _is_queued(value: Any) -> bool:
     """Whether a pending event is one that a schedule queues."""
     if (
@@ -214,7 +222,8 @@ def _is_queued(value: Any) -> bool:
         return False
     return all(
         isinstance(e, dict)
-        and isinstance(e.get("path"), str)
-        and (e.get("op") == "delete" or e.get("op") in OPERATIONS)
+        and _is_place(e.get("path"))
+        and isinstance(e.get("op"), str)
+        and (e["op"] == "delete" or e["op"] in OPERATIONS)
         for e in value["effects"]
     )

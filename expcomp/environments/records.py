@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from expcomp.environments import paths
 from expcomp.environments.conditions import Condition, operand
 from expcomp.environments.config import SCOPE_NAMES
 from expcomp.environments.effects import Effect, compile_effect
 from expcomp.environments.scope import LanguageError
 from expcomp.environments.templates import Template, Token, template, token
+from expcomp.environments.values import TYPES, strict_json
 from expcomp.errors import RuleInvalidError
 
 Frames = Mapping[str, pl.DataFrame]
@@ -110,9 +111,29 @@ def grouped_effects(frame: pl.DataFrame) -> dict[str, tuple[Effect, ...]]:
     return {owner: tuple(effects) for owner, effects in found.items()}
 
 
-def scope_of(text: str) -> dict[str, str]:
-    """Scope of a rule, older names of keys read as today's."""
-    return {SCOPE_NAMES.get(k, k): str(v) for k, v in json.loads(text).items()}
+def json_field(text: str, kind: str, where: str) -> Any:
+    """The value of a JSON column.
+
+    Raises:
+        RuleInvalidError: It is no JSON, or of another type.
+    """
+    try:
+        value = strict_json(text)
+    except ValueError as error:
+        raise RuleInvalidError(f"{where}: {text!r:.60} is no JSON ({error})") from None
+    if not TYPES[kind](value):
+        raise RuleInvalidError(f"{where}: {text!r:.60}, expected {kind}")
+    return value
+
+
+def scope_of(rule_id: str, text: str) -> dict[str, str]:
+    """Scope of a rule, older names of keys read as today's.
+
+    Raises:
+        RuleInvalidError: It is no JSON object.
+    """
+    found = json_field(text, "object", f"rule {rule_id}, scope_json")
+    return {SCOPE_NAMES.get(k, k): str(v) for k, v in found.items()}
 
 
 def compiled_rules(frames: Frames) -> list[Rule]:
@@ -149,7 +170,7 @@ def compiled_rules(frames: Frames) -> list[Rule]:
                 confidence,
                 status,
                 outcome,
-                scope_of(scope),
+                scope_of(rule_id, scope),
                 conditions.get(rule_id, ()),
                 effects.get(rule_id, ()),
                 made,
@@ -169,17 +190,33 @@ def compiled_invariants(frames: Frames) -> list[Invariant]:
 
 
 def declared_actions(frames: Frames) -> dict[str, dict[str, Argument]]:
-    """Declared arguments by action."""
+    """Declared arguments by action.
+
+    Raises:
+        RuleInvalidError: The values of one are no JSON array.
+    """
     found: dict[str, dict[str, Argument]] = {a: {} for a in frames["action_schema"]["action"]}
     names = ("action", "arg", "type", "required", "enum_json")
     for action, arg, kind, required, enum in lines(frames["action_args"], *names):
-        found[action][arg] = Argument(kind, required, None if enum is None else json.loads(enum))
+        where = f"action {action}, argument {arg}, enum_json"
+        values = None if enum is None else json_field(enum, "array", where)
+        found.setdefault(action, {})[arg] = Argument(kind, required, values)
     return found
 
 
 def declared_state(frames: Frames) -> list[StateField]:
-    """Declared state paths."""
-    return [
-        StateField(path, kind, mutable, (text is not None, None if text is None else json.loads(text)))
-        for path, kind, mutable, text in lines(frames["state_schema"], "path", "type", "mutable", "default_json")
-    ]
+    """Declared state paths.
+
+    Raises:
+        RuleInvalidError: One is no path, or its default is no JSON of its type.
+    """
+    found = []
+    for path, kind, mutable, text in lines(frames["state_schema"], "path", "type", "mutable", "default_json"):
+        where = f"state path {path}"
+        try:
+            paths.split(path)
+        except paths.PathError as error:
+            raise RuleInvalidError(f"{where}: {error}") from None
+        default = None if text is None else json_field(text, kind, f"{where}, default_json")
+        found.append(StateField(path, kind, mutable, (text is not None, default)))
+    return found

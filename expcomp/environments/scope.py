@@ -8,6 +8,10 @@ from typing import Any
 
 from expcomp.environments import paths
 from expcomp.environments.paths import MISSING
+from expcomp.errors import TooMuchWorkError
+
+MOST = 1_000_000
+"""Elements that the expressions of one rule may look at in a step; loops in loops would not end."""
 
 
 class LanguageError(ValueError):
@@ -29,6 +33,7 @@ class Scope:
         after: State with the effects so far.
         outcome: Outcome of the step, for templates.
         missed: State paths that were read and are not there.
+        looked: Elements that were looked at; one number.
     """
 
     action: str
@@ -37,6 +42,18 @@ class Scope:
     after: dict[str, Any] | None = None
     outcome: str | None = None
     missed: set[str] = field(default_factory=set)
+    looked: list[int] = field(default_factory=lambda: [0])
+
+    def look(self, n: int) -> None:
+        """Count elements that are looked at.
+
+        Raises:
+            TooMuchWorkError: They are more than a rule may look at.
+        """
+        self.looked[0] += n
+        if self.looked[0] > MOST:
+            msg = f"a rule of {self.action or 'the state'} looks at more than {MOST:,} elements; loop over fewer"
+            raise TooMuchWorkError(msg)
 
     def read(self, segments: tuple[str, ...], *, after: bool = False) -> Any:
         """A value of the state, or MISSING; a miss is remembered."""
@@ -54,11 +71,21 @@ class Inner(Scope):
     names: Mapping[str, Any] = field(default_factory=dict)
 
 
-def inside(scope: Scope, *, item: Any = MISSING, **names: Any) -> Inner:
-    """The scope of one element, which keeps the names around it."""
-    known = {**scope.names, **names} if isinstance(scope, Inner) else names
+def inside(scope: Scope, *, item: Any = MISSING, name: str | None = None) -> Inner:
+    """The scope of one element, or of one that has a name; the names around it are kept."""
+    known = scope.names if isinstance(scope, Inner) else {}
+    if name is not None:
+        known, item = {**known, name: item}, MISSING
     return Inner(
-        scope.action, scope.arguments, scope.before, scope.after, scope.outcome, scope.missed, item=item, names=known
+        scope.action,
+        scope.arguments,
+        scope.before,
+        scope.after,
+        scope.outcome,
+        scope.missed,
+        scope.looked,
+        item=item,
+        names=known,
     )
 
 

@@ -14,7 +14,8 @@ from expcomp.environments.effects import State
 from expcomp.environments.package import EnvironmentPackage
 from expcomp.environments.playing import Responder, Turn, advance, initial_state
 from expcomp.environments.records import lines
-from expcomp.errors import SessionError
+from expcomp.environments.values import as_json
+from expcomp.errors import InvalidActionError, SessionError, VerificationFailedError
 from expcomp.io.session_store import SessionStore
 from expcomp.io.staging import subfolder
 
@@ -72,7 +73,7 @@ class Session:
             SessionError: The step is refused: invalid action, no rule, two rules that differ, effects that break something, or
                 another step was committed in between. Nothing is committed; the audit says why.
         """
-        given = dict(arguments or {})
+        given = self._given(action, arguments)
         asked = {"action": action, "arguments": given}
         try:
             answer = advance(self.engine, self.state, action, given, turns=self.turns, responder=self.responder)
@@ -104,6 +105,23 @@ class Session:
             tuple(i.message for i in answer.issues),
         )
 
+    def _given(self, action: Any, arguments: Any) -> dict[str, Any]:
+        """The arguments as JSON, a copy of what was given; what is none is refused, and the audit says so without them."""
+        try:
+            if not isinstance(arguments, Mapping | None):
+                msg = f"{type(arguments).__name__}, expected an object"
+                raise ValueError(msg)
+            if not isinstance(as_json(action), str):
+                msg = f"{type(action).__name__}, expected the name of an action"
+                raise ValueError(msg)
+            return {k: _argument(k, v) for k, v in (arguments or {}).items()}
+        except ValueError as error:
+            what = action if isinstance(action, str) and action.isascii() else "?"
+            refused = InvalidActionError(f"action {what}: {error}")
+            note = {"kind": "refused", "action": what, "arguments": None, "error": type(refused).__name__}
+            self.store.note(_text({**note, "message": str(refused)}))
+            raise refused from None
+
     def observe(self, turns: Sequence[Turn]) -> list[bool]:
         """Follow turns that were observed elsewhere: says of each whether a rule explains it.
 
@@ -126,7 +144,11 @@ class Session:
         return explained
 
     def _commit(self, state: State, record: Mapping[str, Any]) -> None:
-        self.revision = self.store.commit(self.revision, _text({**state, "revision": self.revision + 1}), _text(record))
+        try:
+            texts = _text({**state, "revision": self.revision + 1}), _text(record)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise VerificationFailedError(f"what the step makes is no JSON ({error}); nothing was committed") from None
+        self.revision = self.store.commit(self.revision, *texts)
         self.state = {**state, "revision": self.revision}
 
     def audit(self) -> list[dict[str, Any]]:
@@ -142,8 +164,32 @@ def _text(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
+def _argument(name: Any, value: Any) -> Any:
+    try:
+        as_json({name: value})
+        return as_json(value)
+    except ValueError as error:
+        msg = f"{name!r:.40}: {error}; an argument is a JSON value"
+        raise ValueError(msg) from None
+
+
 def _folded(text: str | None) -> str | None:
     return None if text is None else " ".join(text.split())
+
+
+def _start(given: Any) -> Any:
+    """The state to begin with, a copy as JSON has it."""
+    if not isinstance(given, Mapping | None):
+        raise SessionError(f"initial state: {type(given).__name__}, expected an object")
+    if given is None:
+        return None
+    found = {}
+    for key, value in given.items():
+        try:
+            found[key] = as_json(value)
+        except ValueError as error:
+            raise SessionError(f"initial state, {key}: {error}") from None
+    return found
 
 
 def open_session(
@@ -186,7 +232,7 @@ def open_session(
     store = None if path is None or not path.exists() else SessionStore(path)
     if store is None or not store.begun():
         engine = package.engine(strict=strict)
-        state = initial_state(engine, start, defaults=package.config.construction_kind == "authored")
+        state = initial_state(engine, _start(start), defaults=package.config.construction_kind == "authored")
         store = store or SessionStore(path)
         store.create(_text({**state, "revision": 0}), meta)
         return Session(package, store, {**state, "revision": 0}, 0, responder, strict)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -12,9 +11,11 @@ from expcomp.environments import paths
 from expcomp.environments.conditions import Operand, operand
 from expcomp.environments.effects import Effect, compile_effect
 from expcomp.environments.paths import COUNTERS
-from expcomp.environments.records import Frames, lines
+from expcomp.environments.records import Frames, declared_actions, declared_state, lines, scope_of
 from expcomp.environments.scope import LanguageError
 from expcomp.environments.templates import Token, template, token
+from expcomp.environments.values import TYPES, is_number, strict_json
+from expcomp.errors import RuleInvalidError
 
 FINDINGS: dict[str, pl.DataType] = {"kind": pl.String(), "id": pl.String(), "detail": pl.String()}
 _NEEDS = {
@@ -56,9 +57,12 @@ class Declared:
 
 def static_findings(frames: Frames) -> pl.DataFrame:
     """One line a fault: kind (rule, invariant, renderer), id, what is wrong."""
+    if wrong := list(_declarations(frames)):  # what rests on them cannot be looked at
+        return pl.DataFrame(wrong, schema=dict(FINDINGS), orient="row")
     declared = Declared.of(frames)
     actions = dict(lines(frames["rules"], "rule_id", "action_type"))
     found = [
+        *_scopes(frames),
         *_conditions(frames, declared, actions),
         *_effects(frames, declared, actions),
         *_renderers(frames, declared),
@@ -68,6 +72,23 @@ def static_findings(frames: Frames) -> pl.DataFrame:
 
 
 Fault = tuple[str, str, str]
+
+
+def _declarations(frames: Frames) -> Iterator[Fault]:
+    """The first declaration of a table that cannot be read."""
+    for table, read in (("action_args", declared_actions), ("state_schema", declared_state)):
+        try:
+            read(frames)
+        except RuleInvalidError as error:
+            yield table, "", str(error)
+
+
+def _scopes(frames: Frames) -> Iterator[Fault]:
+    for rule, scope in lines(frames["rules"], "rule_id", "scope_json"):
+        try:
+            scope_of(rule, scope)
+        except RuleInvalidError as error:
+            yield "rule", rule, str(error)
 
 
 def _conditions(frames: Frames, declared: Declared, actions: Mapping[str, str]) -> Iterator[Fault]:
@@ -127,7 +148,12 @@ def _queued_by(frames: Frames) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     scheduled = frames["mutations"].filter(pl.col("op") == "schedule")
     for owner, value in lines(scheduled, "owner_id", "value_json"):
-        found.setdefault(json.loads(value) if value else "", []).append(owner)
+        try:
+            named = strict_json(value) if value else ""
+        except ValueError:
+            continue  # compiling the effect says so
+        if isinstance(named, str):
+            found.setdefault(named, []).append(owner)
     return found
 
 
@@ -161,9 +187,7 @@ def _clash(effect: Effect, ref: str, value: str | None, declared: Declared) -> I
         yield f"the path is declared {kind}, expected {' or '.join(_NEEDS[effect.op])}"
     plain = ref == "literal" and value is not None and "{action." not in value and "$action_arg" not in value
     if plain and value is not None:
-        from expcomp.environments.values import TYPES, is_number
-
-        literal = json.loads(value)
+        literal = strict_json(value)
         if effect.op in ("set", "create") and not TYPES[kind](literal):
             yield f"value {value} is not of the declared type {kind}"
         if effect.op in ("increment", "decrement") and not is_number(literal):

@@ -131,6 +131,9 @@ def state_path(text: str) -> StatePath:
         LanguageError: It is none, or starts with no namespace.
     """
     pieces = list(_pieces(text))
+    if any("\ue000" in p for p in pieces if isinstance(p, str)):
+        msg = f"{text!r} holds the private character U+E000; write it as a computed key"
+        raise LanguageError(msg)
     tokens: list[Token] = [p for p in pieces if isinstance(p, Token)]
     # A private character stands for a token while the path is split: no dot or bracket of the token is one of the path.
     marked = "".join(p if isinstance(p, str) else "\ue000" for p in pieces)

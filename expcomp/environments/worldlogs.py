@@ -120,9 +120,16 @@ def _read(path: Path, source: str) -> Iterator[tuple[tuple[Any, ...], list[tuple
         )
     told = enumerate(records, 1)
     if layout == "episodes":
+        seen: dict[str, int] = {}
         for number, record in told:
-            _finite(record, f"{path.name}, line {number}")
-            yield _episode(record, f"{path.name}, line {number}", source)
+            where = f"{path.name}, line {number}"
+            _finite(record, where)
+            made = _episode(record, where, source)
+            if (first := seen.setdefault(record["episode_id"], number)) != number:
+                raise SourceError(
+                    f"{where}: field episode_id: {record['episode_id']!r} is that of line {first}; give each episode its own"
+                )
+            yield made
         return
     open_: dict[str, list[tuple[str, Record]]] = {}
     for number, record in told:
@@ -140,7 +147,8 @@ def _read(path: Path, source: str) -> Iterator[tuple[tuple[Any, ...], list[tuple
 
 
 def _row(source: str, name: str, record: Record, *, counterfactual: bool = False) -> tuple[Any, ...]:
-    family = record.get("group", record.get("task_id", record.get("episode_id")))
+    said = [v for n in ("group", "task_id", "episode_id") if (v := record.get(n)) is not None]
+    family = said[0] if said else name
     # A name that another run of the file has too would make one episode of two: the source tells them apart.
     return (
         f"{source}\n{name}", source, name.partition("\n")[2] or name, str(family), record.get("task_id"),
@@ -175,12 +183,20 @@ def _called(
     first = calls[0][1]
     row = _row(source, name, first, counterfactual=first.get("record") == "probe")
     found = _Told(row[0])
-    for where, record in sorted(calls, key=lambda c: c[1].get("step", 0)):
+    for where, record in sorted(calls, key=_order):
         found.state(record["state_before"])
         found.call(record, where)
         if isinstance(record.get("state_after"), dict):
             found.state(record["state_after"])
     return row, found.events
+
+
+def _order(call: tuple[str, Record]) -> float:
+    where, record = call
+    step = record.get("step", 0)
+    if isinstance(step, bool) or not isinstance(step, int | float):
+        raise SourceError(f"{where}: field step: expected a number, found {step!r:.60}")
+    return step
 
 
 class _Told:
@@ -210,10 +226,12 @@ class _Told:
             raise SourceError(f"{where}: field arguments: expected an object, found {arguments!r:.60}")
         if isinstance(record.get("user"), str):
             self._add("user", "message", record["user"])
-        given, answer = _text(arguments or {}), record.get("observation")
-        self._add("agent", "action", f"{name} {given}", record.get("call_id"), name, given)
+        given, answer, call_id = _text(arguments or {}), record.get("observation"), record.get("call_id")
+        if call_id is not None and not isinstance(call_id, str | int):
+            raise SourceError(f"{where}: field call_id: expected a text, found {call_id!r:.60}")
+        self._add("agent", "action", f"{name} {given}", call_id, name, given)
         text = answer if isinstance(answer, str) else _text(answer)
-        self._add("tool", "observation", text, record.get("call_id"), None, None, _error(record))
+        self._add("tool", "observation", text, call_id, None, None, _error(record))
         # What a call did is told by the state after it, which is looked for even if it is the one before.
         self._last = None
 

@@ -109,7 +109,20 @@ def _gate(active: Sequence[RedactionRule]) -> str:
 
 def _redacted(distinct: pl.Series, active: Sequence[RedactionRule]) -> tuple[pl.DataFrame, list[Hits]]:
     """Of distinct texts those that change: `text`, its `number` and its `clean` form; and the hits by number."""
-    dirty = text = distinct.filter(distinct.str.contains(gate := _gate(active)))
+    dirty = text = distinct.filter(distinct.str.contains(_gate(active)))
+    hits: list[Hits] = []
+    touched = [pl.Series(dtype=pl.UInt32)]
+    # A path hides no boundary that a secret needs: it ends where a value ends. So secrets are settled first, and once.
+    for own in ([r for r in active if r.kind == "secret"], [r for r in active if r.kind != "secret"]):
+        text, at, found = _settled(text, own)
+        touched.append(at)
+        hits += found
+    number = pl.concat(touched).unique().sort()
+    return pl.DataFrame({"text": dirty.gather(number), "number": number, "clean": text.gather(number)}), hits
+
+
+def _settled(text: pl.Series, active: Sequence[RedactionRule]) -> tuple[pl.Series, pl.Series, list[Hits]]:
+    """Texts in which rules find no more, the numbers of those that changed, and the hits by number."""
     bundles = [active[at : at + _BUNDLE] for at in range(0, len(active), _BUNDLE)]
     hits: list[Hits] = []
     open_rows, touched = pl.int_range(text.len(), dtype=pl.UInt32, eager=True), [pl.Series(dtype=pl.UInt32)]
@@ -125,11 +138,9 @@ def _redacted(distinct: pl.Series, active: Sequence[RedactionRule]) -> tuple[pl.
                 changed.append(patch.rows)
                 hits += [hit._replace(rows=open_rows.gather(hit.rows)) for hit in found]
         text = patched(text, Patch(open_rows, part))
-        at = pl.concat(changed).unique().sort()
-        touched.append(open_rows.gather(at))
-        open_rows = touched[-1].filter(part.gather(at).str.contains(gate))
-    number = pl.concat(touched).unique().sort()
-    return pl.DataFrame({"text": dirty.gather(number), "number": number, "clean": text.gather(number)}), hits
+        touched.append(open_rows.gather(pl.concat(changed).unique().sort()))
+        open_rows = touched[-1]
+    return text, pl.concat(touched).unique().sort(), hits
 
 
 def _replaced(text: pl.Series, bundle: Sequence[RedactionRule]) -> tuple[Patch | None, list[Hits]]:

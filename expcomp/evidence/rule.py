@@ -85,3 +85,25 @@ PLACEHOLDERS = tuple(
 def shape(name: str, near: str, pattern: str, start: str = START_BS) -> RedactionRule:
     """A secret that is known by its shape, behind a boundary that stays."""
     return RedactionRule(name, "secret", near, f"{start}(?:{pattern})", f"${{1}}<secret:{name}>")
+
+
+def between(name: str, *places: tuple[str, ...], stems: Sequence[str] = ()) -> RedactionRule:
+    """Values between two texts, as one rule: each place is a prefilter, the text before, the value and the text after, if any.
+
+    Prefilters that begin with one of the stems share it.
+    """
+    heads: dict[
+        tuple[str, str], list[str]
+    ] = {}  # places of one value share it: patterns compile in a third of the time
+    for _, head, value, *tail in places:
+        heads.setdefault((value, "".join(tail)), []).append(head)
+    parts, before, after = [], "", ""
+    for number, ((value, tail_), own) in enumerate(heads.items()):
+        parts.append(f"({'|'.join(own)})(?:{value})({tail_})")
+        before, after = f"{before}${{{2 * number + 1}}}", f"{after}${{{2 * number + 2}}}"
+    nears = list(dict.fromkeys(place[0] for place in places))
+    for stem in stems:
+        ends = [near.removeprefix(stem) for near in nears if near.startswith(stem)]
+        nears = [near for near in nears if not near.startswith(stem)] + [f"{stem}(?:{'|'.join(ends)})"]
+    near = "|".join(nears)
+    return RedactionRule(name, "secret", near, "|".join(parts), f"{before}<secret:{name}>{after}")

@@ -6,14 +6,22 @@ import base64
 
 from expcomp.evidence.rule import PLACEHOLDERS, START, START_BS, UUID, RedactionRule, ending, mixed, shape, unlike
 
-_PEM_HEAD = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-_PEM_TAIL = r"-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
-_PEM_BREAK = r"(?:\s|\\+[nrt]|[\"'+,|>#])"
-_PEM = (
-    rf"{_PEM_HEAD}(?:(?:[^-]|-[^-])*{_PEM_TAIL}"
-    rf"|(?:{_PEM_BREAK}*(?:[A-Z][A-Za-z-]{{2,20}}: [A-Za-z0-9,. -]{{1,80}}|[A-Za-z0-9+/=]{{16,}}))+"
-    rf"(?:{_PEM_BREAK}+[A-Za-z0-9+/]+={{1,2}})?)"
+_GAP = "(?: |%20|[+])"  # also as forms send it
+_WORD = rf"(?:[A-Z0-9]+{_GAP})*"
+_PEM_HEAD = rf"-----BEGIN{_GAP}{_WORD}PRIVATE{_GAP}KEY(?:{_GAP}BLOCK)?-----"
+_PEM_TAIL = rf"-----END{_GAP}{_WORD}PRIVATE{_GAP}KEY(?:{_GAP}BLOCK)?-----"
+_PEM_BREAK = r"(?:\s|\\+[nrt]|%0[AaDd]|\[[0-9;]*m|\\+u001[bB]|[\"'+,|>#│\x1b-])"
+_PEM_MARGIN = (  # what tools put before a line: the file and the number, the service, the time
+    r"(?:(?:[ \t]*[0-9]{1,6}(?:[\t:-]|→|\\+t)|[A-Za-z0-9_./-]{1,80}:[0-9]{1,6}[:-]|[A-Za-z0-9_.-]{1,40} +\|"
+    r"|[0-9T:.,/Z+ -]{19,32} ?(?:[A-Z]{4,8} )?(?:\[[a-z0-9-]+\] )?|//|-|(?:\x1b|\\+u001[bB])\[[0-9;]*m) ?)?"
 )
+_PEM_LINE = "[A-Za-z0-9+/=]{16,}"
+_PEM_LINES = (
+    rf"(?:{_PEM_BREAK}*{_PEM_MARGIN}{_PEM_BREAK}*(?:[A-Z][A-Za-z-]{{2,20}}: [A-Za-z0-9,. -]{{1,80}}|{_PEM_LINE}))+"
+    rf"(?:{_PEM_BREAK}+{_PEM_MARGIN}[A-Za-z0-9+/]+={{1,2}})?"
+)
+_PEM = rf"{_PEM_HEAD}(?:(?:[^-]|-[^-])*-?{_PEM_TAIL}|{_PEM_LINES})"
+_PEM_END = rf"{_PEM_LINE}(?:{_PEM_BREAK}+{_PEM_MARGIN}[A-Za-z0-9+/=]+)*{_PEM_BREAK}+{_PEM_MARGIN}{_PEM_TAIL}"
 _U = "A-Za-z0-9_-"
 _A = "A-Za-z0-9"
 _TAIL = f"[{_U}]"
@@ -32,6 +40,13 @@ def _wrapped(head: str, least: int) -> tuple[str, str]:
     return start, rf"{start}{_B64}{{{least},}}={{0,2}}"
 
 
+_WRAPPED_TEXTS = (
+    '{"auths":', '{\n  "auths"', '{"type":"service_account"', '{\n  "type": "service_account"',
+    *(f"{scheme}://" for scheme in ("postgres", "postgresql", "mysql", "mongodb", "mongodb+srv", "redis", "amqp")),
+)  # fmt: skip
+
+_LAB = "pat|dt|rt|rtr|ptt|cbt|ft|soat|imt|agent|oas"
+
 _Rows = tuple[tuple[str, str], ...]
 
 ROWS: tuple[tuple[str, str, _Rows], ...] = (
@@ -43,11 +58,14 @@ ROWS: tuple[tuple[str, str, _Rows], ...] = (
     ("project_key", START_BS, (("sk-(?:proj|svcacct|admin)-", f"sk-(?:proj|svcacct|admin)-{_real(_U, 20)}"),)),
     ("vendor_key", START_BS, (("sk-(?:ant|or-v1)-", f"sk-(?:ant|or-v1)-{_real(_U, 20)}"),)),
     ("service_key", START_BS, (
-        (f"sk-{_TAIL}{{20}}", rf"d?sk-(?:{_real(_A, 20)}{_TAIL}*|{mixed(20, _U, 'A-Za-z_-')})"),
+        (f"sk-{_TAIL}{{20}}", rf"[cd]?sk-(?:{_real(_A, 20)}{_TAIL}*|{mixed(20, _U, 'A-Za-z_-')})"),
     )),
     ("model_key", START_BS, (
         ("gsk_|pplx-|r8_", "gsk_[A-Za-z0-9]{40,}|pplx-[A-Za-z0-9]{40,}|r8_[A-Za-z0-9]{36,}"),
         ("xai-|tgp_v1_|nvapi-", f"xai-{_TAIL}{{60,}}|tgp_v1_{_TAIL}{{40,}}|nvapi-{_TAIL}{{60,}}"),
+        ("fw_[A-Za-z0-9]{8}|tvly-", r"fw_[A-Za-z0-9]{22,24}(?-u:\b)|tvly-[A-Za-z0-9-]{32,}"),
+        ("pcsk_", "pcsk_[A-Za-z0-9]{5,}_[A-Za-z0-9]{50,}"),
+        (r"sk_[0-9a-f]{8}|AQ\.Ab8", rf"sk_[0-9a-f]{{48}}(?-u:\b)|AQ\.Ab8{_TAIL}{{40,}}"),
         ("lsv2_", "lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
     )),
     ("maps_key", START_BS, (("AIza", f"AIza{_real(_U, 20)}"),)),
@@ -57,19 +75,25 @@ ROWS: tuple[tuple[str, str, _Rows], ...] = (
     ("forge_token", START_BS, (
         ("gh[pousr]_[A-Za-z0-9]", f"gh[pousr]_{_real(_A, 20)}"),
         ("github_pat_", "github_pat_[A-Za-z0-9_]{22,}"),
-        ("gl(?:pat|dt|rt|rtr|ptt|cbt|ft|soat|imt|agent|oas)-", f"gl(?:pat|dt|rt|rtr|ptt|cbt|ft|soat|imt|agent|oas)-{_real(_U, 20)}"),
+        (f"gl(?:{_LAB})-", f"gl(?:{_LAB})-{_real(_U, 20)}(?:\\.[0-9a-z]{{2}}\\.[0-9a-z]{{7,9}})?"),
         ("ATBB|ATATT3|ATCTT3", "ATBB[A-Za-z0-9]{28,}|AT[AC]TT3[A-Za-z0-9_=-]{60,}"),
         ("sgp_|bkua_|CCIPAT_", "sgp_(?:[a-z0-9]{16}_)?[0-9a-f]{40}|bkua_[0-9a-f]{40}|CCIPAT_[A-Za-z0-9_]{40,}"),
         ("figd_|CFPAT-", f"figd_{_TAIL}{{30,}}|CFPAT-{_TAIL}{{40,}}"),
         ("lin_api_|ntn_|PMAK-", "lin_api_[A-Za-z0-9]{30,}|ntn_[A-Za-z0-9]{40,}|PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+        ("secret_[A-Za-z0-9]{8}", r"secret_[A-Za-z0-9]{43}(?-u:\b)"),
+        ("rdme_|tfp_|sq[aup]_[0-9a-f]{8}", "rdme_[a-z0-9]{60,}|tfp_[A-Za-z0-9_]{40,}|sq[aup]_[0-9a-f]{40}"),
+        ("pnu_|ico-[A-Za-z0-9]{8}", r"(?:pnu_[A-Za-z0-9]{36}|ico-[A-Za-z0-9]{32})(?-u:\b)"),
+        (r"pat\.[A-Za-z0-9_-]{8}", rf"pat\.{_TAIL}{{22}}\.[0-9a-f]{{24}}\.[A-Za-z0-9]{{20}}"),
+        ("1/[0-9]{8}", "1/[0-9]{16}:[0-9a-f]{32}"),
     )),
     ("chat_token", START_BS, (
-        ("xox[a-z]-|xapp-[0-9]", f"xox[a-z]-{_real('A-Za-z0-9-', 10)}|xapp-[0-9]-[A-Za-z0-9-]{{10,}}"),
-        (":AA[A-Za-z0-9_-]{8}", rf"[0-9]{{8,10}}:AA{_TAIL}{{33}}"),
+        ("xox[a-z]-|xapp-[0-9]", f"xoxd-[A-Za-z0-9%/+_=-]{{40,}}|xox[a-z]-{_real('A-Za-z0-9-', 10)}|xapp-[0-9]-[A-Za-z0-9-]{{10,}}"),
+        (":AA[A-Za-z0-9_-]{8}", rf"(?:bot)?[0-9]{{8,10}}:AA{_TAIL}{{33}}"),
         (rf"\.[GXYZ]{_TAIL}{{5}}\.{_TAIL}{{6}}", rf"[MNO][A-Za-z0-9_-]{{23,25}}\.[GXYZ]{_TAIL}{{5}}\.{_TAIL}{{27,}}"),
         ("SK[0-9a-f]{8}", r"SK[0-9a-f]{32}(?-u:\b)"),
         (":APA91b", rf"AAAA{_TAIL}{{7}}:APA91b{_TAIL}{{100,}}"),
         ("EAA[A-Za-z0-9]{8}", "EAA[A-Za-z0-9]{97,}"),
+        ("A{19}[A-Za-z0-9]", "A{19,}[A-Za-z0-9]{8,40}%[0-9A-F]{2}[A-Za-z0-9%]{30,}"),
     )),
     ("hub_token", START_BS, (("hf_[A-Za-z0-9]{20}", f"hf_{_real(_A, 20)}"),)),
     ("payment_key", START, (
@@ -77,13 +101,16 @@ ROWS: tuple[tuple[str, str, _Rows], ...] = (
         ("sq0(?:atp|csp)-|EAAA", rf"sq0(?:atp|csp)-{_TAIL}{{22,}}|EAAA{_TAIL}{{60}}(?-u:\b)"),
         (r"access_token\$", r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[0-9a-f]{32}"),
         ("shp(?:at|ss|ca|pa)_", "shp(?:at|ss|ca|pa)_[0-9a-fA-F]{32}"),
+        (f"A21AA{_TAIL}{{8}}", f"A21AA{_TAIL}{{60,}}"),
+        ("access-(?:production|sandbox|development)-", f"access-(?:production|sandbox|development)-{UUID}"),
+        ("shippo_", "shippo_(?:live|test)_[0-9a-f]{40}"),
     )),
     ("package_token", START, (
         ("npm_[A-Za-z0-9]{30}", f"npm_{_real(_A, 30)}"),
         ("pypi-", f"pypi-(?:{_real(_A, 32)}{_TAIL}*|{mixed(32, _U, 'A-Za-z_-')})"),
         ("rubygems_", "rubygems_[0-9a-f]{48}"),
         ("cio[A-Za-z0-9]{8}", r"cio[A-Za-z0-9]{32}(?-u:\b)"),
-        ("oy2[a-z2-7]{8}", r"oy2[a-z2-7]{43}(?-u:\b)"),
+        ("oy2[a-z0-9]{8}", r"oy2[a-z0-9]{43}(?-u:\b)"),
         ("dckr_(?:pat|oat)_", f"dckr_(?:pat|oat)_{_TAIL}{{20,}}"),
         ("CLOJARS_", "CLOJARS_[a-z0-9]{60}"),
         ("AKCp[A-Za-z0-9]{8}|cmVmd[A-Za-z0-9]{8}", r"(?:AKCp[A-Za-z0-9]{69}|cmVmd[A-Za-z0-9]{59})(?-u:\b)"),
@@ -103,6 +130,12 @@ ROWS: tuple[tuple[str, str, _Rows], ...] = (
         (r"\.atlasv1\.", rf"[A-Za-z0-9]{{14}}\.atlasv1\.{_TAIL}{{40,}}"),
         (r"dp\.(?:pt|st|sa|ct|scim|audit)\.", r"dp\.(?:pt|st|sa|ct|scim|audit)\.(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,}"),
         ("tskey-", f"tskey-[a-z]+-[A-Za-z0-9]+-{_TAIL}{{20,}}"),
+        ("sha256~", f"sha256~{_TAIL}{{43}}"),
+        (r"sl\.[A-Za-z0-9_-]", rf"sl\.(?:u\.)?{_TAIL}{{100,}}"),
+        ("sdk-[0-9a-f]{8}-", f"sdk-{UUID}"),
+        ("SWMTKN-1-", "SWMTKN-1-[a-z0-9]{40,}-[a-z0-9]{20,}"),
+        ("AQVN|y0_|t1\\.", rf"AQVN{_TAIL}{{35}}|y0_{_TAIL}{{50,}}|t1\.{_TAIL}{{40,}}\.{_TAIL}{{86}}"),
+        ("kubeconfig-|token-[a-z0-9]{5}:", "(?:kubeconfig-[a-z0-9-]{5,40}|token-[a-z0-9]{5}):[a-z0-9]{54}"),
         ("AGE-SECRET-KEY-1", "AGE-SECRET-KEY-1[A-Z0-9]{58}"),
         (r"pat[A-Za-z0-9]{14}\.[0-9a-f]|pat-(?:na|eu)[0-9]-", rf"pat[A-Za-z0-9]{{14}}\.[0-9a-f]{{64}}|pat-(?:na|eu)[0-9]-{UUID}"),
     )),
@@ -110,6 +143,10 @@ ROWS: tuple[tuple[str, str, _Rows], ...] = (
         (r"SG\.[A-Za-z0-9_-]{16}", rf"SG\.{_TAIL}{{16,}}\.{_TAIL}{{16,}}"),
         ("key-[0-9a-f]{8}|-us[0-9]", r"key-[0-9a-f]{32}(?-u:\b)|[0-9a-f]{32}-us[0-9]{1,2}(?-u:\b)"),
         ("xkeysib-|NRAK-", "xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}|NRAK-[A-Z0-9]{27}"),
+        ("NRI[IQ]-|NRAL", rf"NRI[IQ]-{_TAIL}{{32}}|[0-9a-f]{{36}}NRAL"),
+        ("re_[A-Za-z0-9]{8}_", f"re_[A-Za-z0-9]{{8}}_{mixed(24, _A, 'A-Za-z')}"),
+        ("eyJrIjoi", "eyJrIjoi[A-Za-z0-9+/=_-]{40,}"),
+        ("tk-us-", f"tk-us-{_TAIL}{{48}}"),
         ("sntry[us]_", "sntryu_[0-9a-f]{64}|sntrys_[A-Za-z0-9+/=_]{40,}"),
         ("gl(?:sa|c)_", "glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}|glc_[A-Za-z0-9+/=]{40,}"),
         ("p8e-|LTAI", r"(?:p8e-[A-Za-z0-9]{32}|LTAI[A-Za-z0-9]{20})(?-u:\b)"),
@@ -119,9 +156,18 @@ ROWS: tuple[tuple[str, str, _Rows], ...] = (
         ("dnkey-|duffel_", "dnkey-[A-Za-z0-9=_-]{26}-[A-Za-z0-9=_-]{52}|duffel_(?:test|live)_[A-Za-z0-9=_-]{40,}"),
         (r"dt0[a-z][0-9]{2}\.", r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
     )),
+    ("password_hash", START_BS, (
+        (r"\$2[abxy]\$[0-9]{2}\$", r"\$2[abxy]\$[0-9]{2}\$[A-Za-z0-9./]{53}"),
+        (r"\$(?:[156]|apr1)\$", r"\$(?:[156]|apr1)\$(?:rounds=[0-9]+\$)?[A-Za-z0-9./]{1,16}\$[A-Za-z0-9./]{22,86}"),
+        (r"\$y\$", r"\$y\$[A-Za-z0-9./]+\$[A-Za-z0-9./]{1,86}\$[A-Za-z0-9./]{43}"),
+        (r"\$argon2(?:id|i|d)\$", r"\$argon2(?:id|i|d)\$v=[0-9]+\$[a-z0-9=,]+\$[A-Za-z0-9+/]{8,}\$[A-Za-z0-9+/]{16,}"),
+        (r"pbkdf2_sha[0-9]", r"pbkdf2_sha(?:1|256|512)\$[0-9]+\$[A-Za-z0-9]+\$[A-Za-z0-9+/]{20,}={0,2}"),
+        (r"(?:scrypt|pbkdf2):[a-z0-9:]+\$", r"(?:scrypt:[0-9:]+|pbkdf2:sha[0-9]+:[0-9]+)\$[A-Za-z0-9]+\$[0-9a-f]{64,}"),
+    )),
     ("wrapped", START_BS, (
         *(_wrapped(f"-----BEGIN {label}PRIVATE KEY", 40) for label in ("", "RSA ", "EC ", "DSA ", "OPENSSH ", "ENCRYPTED ", "PGP ")),
         *(_wrapped(head, 40) for head in ("ghp_", "gho_", "ghs_", "github_pat_", "sk-ant-", "sk-proj-", "sk_live_", "eyJ")),
+        *(_wrapped(head, 20) for head in _WRAPPED_TEXTS),
         *(_wrapped(head, 20) for head in ("glpat-", "AKIA", "ASIA", "xoxb-", "xoxp-")),
     )),
 )  # fmt: skip
@@ -138,12 +184,13 @@ _HOOKS = (
 )
 
 SHAPES: tuple[RedactionRule, ...] = (
-    RedactionRule("pem_block", "secret", "-----BEGIN [A-Z0-9 ]*PRIVATE KEY", _PEM, "<secret:pem_block>"),
+    RedactionRule("pem_block", "secret", "-----BEGIN", _PEM, "<secret:pem_block>"),
+    RedactionRule("pem_block", "secret", "-----END", _PEM_END, "<secret:pem_block>"),
     RedactionRule(
         "ppk_block",
         "secret",
         "Private-Lines: ",
-        rf"(Private-Lines: [0-9]+)(?:{_PEM_BREAK}+[A-Za-z0-9+/=]{{16,}})+",
+        rf"(Private-Lines: [0-9]+)(?:{_PEM_BREAK}+{_PEM_MARGIN}{_PEM_LINE})+(?:{_PEM_BREAK}+{_PEM_MARGIN}[A-Za-z0-9+/]+={{1,2}})?",
         "${1}<secret:ppk_block>",
     ),
     RedactionRule(

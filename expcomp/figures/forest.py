@@ -20,6 +20,7 @@ from expcomp.figures.canvas import (
     short,
     title,
 )
+from expcomp.io.counts import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -128,7 +129,7 @@ def cumulative(
         return nothing(axes, "no task has a difference")
     sure = known.drop_nulls(["low", "high"])
     axes.fill_between(
-        sure["n"], sure["low"], sure["high"], color=UP, alpha=0.18, linewidth=0, label=f"{confidence:.0%} interval"
+        sure["n"], sure["low"], sure["high"], color=UP, alpha=0.18, linewidth=0, label=f"{percent(confidence)} interval"
     )
     axes.plot(sure["n"], sure["low"], color=UP, linewidth=0.8, linestyle="--")
     axes.plot(sure["n"], sure["high"], color=UP, linewidth=0.8, linestyle="--")

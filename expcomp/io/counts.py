@@ -11,3 +11,8 @@ class Count(int):
     def __format__(self, spec: str) -> str:
         one, bar, many = spec.partition("|")
         return f"{int(self):,} {one if self == 1 else many}" if bar else format(int(self), spec)
+
+
+def percent(share: float) -> str:
+    """A confidence as people say it, no digit rounded away: 95%, 97.5%, 99.9%."""
+    return f"{100 * share:.10g}%"

@@ -167,6 +167,9 @@ def uri_of(path: str | Path) -> str:
         text = text.removeprefix("file://")
     if not is_local(text):
         return text
+    if text == "~" or text.startswith("~/"):
+        msg = f"{path}: the shell makes a home folder of ~, a path does not; give it in full, as Path.home() / ..."
+        raise UsageError(msg)
     where = Path(text or "/").absolute()
     try:
         linked = where.is_symlink() or (where / "_delta_log").is_symlink()
@@ -177,9 +180,7 @@ def uri_of(path: str | Path) -> str:
         msg = f"{path} is, or holds, a symbolic link; give the folder itself"
         raise UsageError(msg)
     if _UNFIT.search(str(where)):
-        msg = (
-            f"{path}: Delta tables cannot stand below a folder with a percent escape in its name; choose another folder"
-        )
+        msg = f"{path}: Delta tables cannot stand below a name with ?, #, \\ or a percent escape in it, as %20; choose another folder"
         raise UsageError(msg)
     return str(where)
 

@@ -63,7 +63,10 @@ def walk(root: str | Path) -> dict[str, Entry]:
 def listing(root: Path) -> list[str]:
     """Every file and link below a folder of ours, by path relative to it, sorted; nothing is left out."""
     return sorted(
-        (Path(folder) / name).relative_to(root).as_posix() for folder, _, names in os.walk(root) for name in names
+        (Path(folder) / name).relative_to(root).as_posix()
+        for folder, below, names in os.walk(root)
+        # A link to a folder is told among the folders, and nobody goes into it.
+        for name in (*names, *(n for n in below if Path(folder, n).is_symlink()))
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,18 @@ from expcomp.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+
+def _scan_lines(path: Path, schema_from: int | None = None) -> pl.LazyFrame:
+    return pl.scan_ndjson(glob.escape(str(path)), infer_schema_length=schema_from)
+
+
 SCANS: Mapping[str, Callable[[Path], pl.LazyFrame]] = {
-    ".parquet": pl.scan_parquet,
-    ".csv": pl.scan_csv,
-    ".jsonl": lambda path: pl.scan_ndjson(path, infer_schema_length=None),
-    ".ndjson": lambda path: pl.scan_ndjson(path, infer_schema_length=None),
+    ".parquet": lambda path: pl.scan_parquet(path, glob=False),
+    ".csv": lambda path: pl.scan_csv(path, glob=False),
+    ".jsonl": _scan_lines,
+    ".ndjson": _scan_lines,
 }
+"""How the files are scanned; a bracket or a star in a path is one, and no pattern."""
 
 
 def columns_of(path: Path) -> list[str]:
@@ -27,7 +34,7 @@ def columns_of(path: Path) -> list[str]:
         return []
     try:
         # A trace of gigabytes is asked the same question and must not be read for it.
-        head = pl.scan_ndjson(path, infer_schema_length=100) if "json" in path.suffix.lower() else scan(path)
+        head = _scan_lines(path, 100) if "json" in path.suffix.lower() else scan(path)
         return head.collect_schema().names()
     except (pl.exceptions.PolarsError, OSError):
         return []

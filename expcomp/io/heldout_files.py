@@ -10,7 +10,7 @@ import orjson
 import polars as pl
 
 from expcomp.errors import SourceError
-from expcomp.io.files import read_fast
+from expcomp.io.files import UnreadableFileError, read_fast
 
 LIMIT = 4 << 30
 FOLDER = ("inventory.parquet", "tables/tasks.parquet", "tasks.parquet")
@@ -54,7 +54,7 @@ def read_tasks(path: Path) -> pl.DataFrame:
         data = read_fast(str(path), limit=LIMIT)
         if suffix == ".csv":
             return pl.read_csv(BytesIO(data), infer_schema=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, OSError, UnreadableFileError) as error:
         msg = f"{path} cannot be read: {error}"
         raise SourceError(msg) from error
     records = _lines(path, data) if suffix != ".json" else _document(path, data)

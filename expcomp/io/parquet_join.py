@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _BLOCK = 1 << 20
-_FEW = 2
-"""Stretches of a file that are read one by one."""
+_FEW = 32
+"""Stretches of a file that are read one by one: each reads the whole footer again, in a thirtieth of the time that a join takes for it."""
 
 
 class Span(NamedTuple):
@@ -92,11 +92,10 @@ def read_stretches(spans: Sequence[Span], stretches: Sequence[tuple[int, int]], 
         held: A place for a file that is gone afterwards.
     """
     if len(stretches) <= _FEW:
-        scan = pl.scan_parquet(spans[0].path)
-        return pl.concat([scan.slice(first, rows) for first, rows in stretches]).collect()
-    # One scan with many slices would read the footer again for each of them.
+        scans = [pl.scan_parquet(spans[0].path, glob=False).slice(first, rows) for first, rows in stretches]
+        return pl.concat(pl.collect_all(scans))
     join_row_groups(spans, held)
-    frame = pl.read_parquet(held)
+    frame = pl.read_parquet(held, glob=False)
     held.unlink()
     return frame
 

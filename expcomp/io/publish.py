@@ -20,6 +20,7 @@ from expcomp.io.whole import disk_error, sweep
 
 _AT_FDCWD = -100
 _EXCHANGE = 2
+_WRITE = 2
 _LOCK = ".lock"
 _ASIDE = "-old"
 _MANY = 512
@@ -56,7 +57,11 @@ def publish(out: Path, *, force: bool = False) -> Iterator[Path]:
         except Exception as error:
             if (said := disk_error(error)) is None:
                 raise
-            msg = f"{out} cannot be written: {said}; nothing was published"
+            where = getattr(error, "filename", None)
+            at = (
+                f" ({where})" if where and not str(where).startswith(str(staging)) else ""
+            )  # it may be one that was read
+            msg = f"{out} cannot be written: {said}{at}; nothing was published"
             raise OutputError(msg) from error
 
 
@@ -111,6 +116,14 @@ def link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
+def start_sync(path: Path) -> None:
+    """Let the system begin to bring a file to disk, so that `publish` finds most of it there; says nothing of errors, as that does."""
+    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if call is not None:
+        with path.open("rb") as handle:
+            call(handle.fileno(), ctypes.c_int64(0), ctypes.c_int64(0), _WRITE)
+
+
 def refuse(out: Path, *, force: bool) -> None:
     """Refuse what must not be replaced, or cannot be a folder; verbs with long work ahead ask before it.
 
@@ -119,6 +132,9 @@ def refuse(out: Path, *, force: bool) -> None:
         UsageError: It is an address.
     """
     no_address(out, "outputs go to a folder of this machine, and from there with the tools of the store")
+    if out.parts[:1] == ("~",):
+        msg = f"{out}: the shell makes a home folder of ~, a path does not; give it in full, as Path.home() / ..."
+        raise OutputError(msg)
     if out.is_symlink():
         msg = f"{out} is a symbolic link; give the folder itself"
         raise OutputError(msg)

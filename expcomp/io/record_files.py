@@ -7,6 +7,7 @@ import io
 import json
 import math
 import mmap
+import re
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ DEPTH = 256
 """Levels of lists and objects inside each other; deeper files are not read."""
 
 _GZIP = b"\x1f\x8b"
+_LONG = re.compile(rb"[0-9]{19}")
 
 
 def kind_of_file(path: Path) -> str:
@@ -113,13 +115,15 @@ def _inflated(data: bytes) -> bytes:
 
 def _parsed(data: bytes, where: str) -> Any:
     try:
+        # Of an integer beyond 64 bits orjson makes a float: its last digits would be gone, and two records one.
+        checked = _LONG.search(data) is not None
         try:
-            value = orjson.loads(data)
+            value = json.loads(data, object_pairs_hook=_once) if checked else orjson.loads(data)
         except orjson.JSONDecodeError:
-            # NaN, infinity and very large integers, which orjson refuses.
+            if checked:
+                raise
+            # NaN and infinity, which orjson refuses.
             value, checked = json.loads(data, object_pairs_hook=_once), True
-        else:
-            checked = False
         keys = _keys(value)
         # Each key is followed by `":`; another number of those may be a key that is there twice, and is looked at closely.
         if not checked and data.count(b'":') != keys:

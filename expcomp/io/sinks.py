@@ -37,7 +37,7 @@ def write_part(frame: pl.DataFrame, path: Path) -> None:
 
 def read_part(path: Path) -> pl.DataFrame:
     """A part, whole."""
-    return pl.read_ipc(path)
+    return pl.scan_ipc(path, glob=False).collect(engine="in-memory")
 
 
 def write_pieces(pieces: Iterable[bytes], path: Path) -> None:
@@ -97,10 +97,11 @@ def in_pieces(frame: pl.DataFrame) -> pl.DataFrame:
 
 def write_row_groups(frame: pl.DataFrame, out: Path, metadata: Mapping[str, str]) -> int:
     """A frame as Parquet whose bytes depend on its values only, to be copied into a larger file; returns the number of row groups."""
+    frame = frame.rechunk()
     # A row group holds at least 64 rows, whatever their size; what a frame takes in memory depends on where it came from.
     size = _row_group(frame.height, _text_bytes(frame)) if frame.height > LEAST_ROWS else LEAST_ROWS
     with whole(out) as beside:
-        frame.rechunk().write_parquet(
+        frame.write_parquet(
             beside,
             compression="zstd",
             compression_level=COMPRESSION_LEVEL,
@@ -170,7 +171,7 @@ def same_ranges(pairs: Iterable[tuple[Path, int, Path, int, int]]) -> bool:
 
 def parquet_height(files: Path | list[Path]) -> int:
     """Rows of Parquet files of one schema."""
-    return int(pl.scan_parquet(files).select(pl.len()).collect().item())
+    return int(pl.scan_parquet(files, glob=False).select(pl.len()).collect().item())
 
 
 def _row_group(rows: int, size: int) -> int:

@@ -7,14 +7,11 @@ import stat
 import time
 from array import array
 from hashlib import sha256
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_NAME = attrgetter("name")
 
 FRESH_NS = 100_000_000
 """A file that was written so shortly before it is looked at may be written again without its times showing it."""
@@ -68,16 +65,19 @@ def files_beside(paths: Iterable[Path]) -> list[Path]:
 
 
 def _below(top: str, numbers: array[int], names: list[str]) -> None:
-    pending = [top]
+    pending = [""]
     while pending:
         folder = pending.pop()
-        names.append(folder[len(top) :])
-        with os.scandir(folder) as entries:
-            found = sorted(entries, key=_NAME)
-        for entry in found:
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(entry.path)
-                continue
-            known = entry.stat(follow_symlinks=False)
-            numbers.extend((known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino))
-            names.append(entry.name)
+        names.append(folder)
+        # Names are looked up in the open folder: a path would be walked again from the root for each of them.
+        handle = os.open(top + folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for name in sorted(os.listdir(handle)):  # noqa: PTH208 - of an open folder
+                known = os.stat(name, dir_fd=handle, follow_symlinks=False)
+                if stat.S_ISDIR(known.st_mode):
+                    pending.append(f"{folder}/{name}")
+                    continue
+                numbers.extend((known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino))
+                names.append(name)
+        finally:
+            os.close(handle)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import polars as pl
 
+from expcomp.errors import SourceError
 from expcomp.io.digest import PREFIX
 from expcomp.ledger.facts import partial_documents
 from expcomp.ledger.fields import series
@@ -55,6 +56,9 @@ def from_documents(
         benchmarks: Benchmark under which each is filed; its own by default.
         cases: Case under which each is filed; its own by default.
         profile: Profile the entries were made by.
+
+    Raises:
+        SourceError: A value that JSON text of ours cannot hold, such as an integer beyond 64 bits.
     """
     columns: dict[str, list[Any]] = {key: [None] * len(documents) for key in DOCUMENT}
     extras: list[str | None] = [None] * len(documents)
@@ -69,9 +73,12 @@ def from_documents(
                 extra[key] = value
             else:
                 columns[key][i] = kept
-        extras[i] = orjson.dumps(extra).decode() if extra else None
         own = document.get("run_id")
-        digest = _digest(document)
+        try:
+            extras[i] = orjson.dumps(extra).decode() if extra else None
+            digest = _digest(document)
+        except TypeError as error:
+            raise SourceError(f"run {own!r}: {str(error).lower()}; write such a value as a text") from error
         digests.append(PREFIX + digest)
         keys.append(own if isinstance(own, str) and own else f"content:{digest}")
     frame = pl.DataFrame({k: series(v, RUNS.columns[k].dtype, len(documents)) for k, v in columns.items()})

@@ -23,7 +23,8 @@ def estimate(runs: pl.DataFrame, estimator: str, *, by: Sequence[str] = ("filed_
     """The score by group under a named estimator, under three policies for runs without a counted score, with its denominators.
 
     Scores are means of `score_norm` where each counted run of a group has one (`scale` is `0..1`), and of the scores as they are
-    where none has (`raw`). Where some have and some have not (`mixed`), there is no unit to average in, and no value.
+    where none has (`raw`). Where some have and some have not (`mixed`), there is no unit to average in, and no value. Where no run has
+    a counted score, nothing tells the scale: it is null, and so are value and bounds.
 
     Args:
         runs: Runs of a ledger; archived ones and such that have not ended are left out.
@@ -62,15 +63,14 @@ def estimate(runs: pl.DataFrame, estimator: str, *, by: Sequence[str] = ("filed_
         runs_infra=(pl.col("infra").fill_null(value=False) & raw.is_null()).sum().cast(pl.Int64),
         told=pl.col("infra").is_not_null().any(),
     )
+    some = pl.col("runs_scored").sum() > 0
     whole, none = (pl.col("runs_normed").sum() == n for n in (pl.col("runs_scored").sum(), 0))
+    whole = whole & some
     return (
         cases.group_by(by, maintain_order=True)
         .agg(
-            pl.when(whole)
-            .then(pl.lit("0..1"))
-            .when(none)
-            .then(pl.lit("raw"))
-            .otherwise(pl.lit("mixed"))
+            pl.when(some)
+            .then(pl.when(whole).then(pl.lit("0..1")).when(none).then(pl.lit("raw")).otherwise(pl.lit("mixed")))
             .alias("scale"),
             pl.lit(estimator).alias("estimator"),
             pl.when(whole).then(pl.col("norm").mean()).when(none).then(pl.col("raw").mean()).alias("value"),

@@ -89,6 +89,7 @@ def add_to(
     named = {k: said.pop(k, None) for k in ("arm", "group", "benchmark")}
     given = take(paths, pack, at=at, **named)
     with _made(path, name, roles, rules, dry_run=dry_run) as ledger:
+        kept(ledger, roles)
         return ledger.add(given, recorded_at=at, conflict=conflict or "newest", dry_run=dry_run, **said), True
 
 
@@ -136,7 +137,9 @@ def _made(
 ) -> Iterator[Ledger]:
     """A new ledger; for a dry run one that is gone afterwards."""
     if not dry_run:
-        yield Ledger(path, profile, create=True, roles=roles, rules=rules)
+        Ledger(path, profile, create=True, roles=roles, rules=rules)
+        # Opened for what it keeps: another writer may have been quicker to make it, with roles of its own.
+        yield Ledger(path, profile, rules=rules)
         return
     with tempfile.TemporaryDirectory() as folder:
         yield Ledger(Path(folder) / "ledger", profile, create=True, roles=roles, rules=rules)

@@ -73,7 +73,7 @@ def report_problems(root: Path, manifest: Mapping[str, Any]) -> list[str]:
         return ["report.json: holds no JSON object"]
     if manifest.get("layout") != "packs":
         return []
-    counts = _told(*(pl.read_parquet(root / f"{name}.parquet") for name in ("packs", "pack_statements")))
+    counts = _told(*(pl.read_parquet(root / f"{name}.parquet", glob=False) for name in ("packs", "pack_statements")))
     return [f"report.json: {k} says {report.get(k)}, files hold {n}" for k, n in counts.items() if report.get(k) != n]
 
 

@@ -110,7 +110,7 @@ class PackIndex:
     @cached_property
     def pack_ids(self) -> list[str]:
         """The packs, in the order of the index."""
-        return pl.read_parquet(self.folder / "packs.parquet", columns=["pack_id"])["pack_id"].to_list()
+        return pl.read_parquet(self.folder / "packs.parquet", columns=["pack_id"], glob=False)["pack_id"].to_list()
 
     def search(self, query: str, *, limit: int = 10) -> list[Found]:
         """The best packs for a query, best first; a pack needs one telling word of it at least.

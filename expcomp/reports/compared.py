@@ -12,7 +12,7 @@ from expcomp.comparing.plots import arm_means, plot_comparison
 from expcomp.comparing.showing import needed_text
 from expcomp.errors import ExpcompError, UsageError
 from expcomp.figures.canvas import interval, number
-from expcomp.io.counts import Count
+from expcomp.io.counts import Count, percent
 from expcomp.reports.model import Col, Figure, Section, Table
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _section(c: Comparison, id_: str) -> Section:
 
 def _words(c: Comparison) -> Iterator[str]:
     found = interval(c.estimate, c.low, c.high, signed=True)
-    how = f"{c.confidence:.0%} interval, {c.method}" if c.low is not None else "no interval"
+    how = f"{percent(c.confidence)} interval, {c.method}" if c.low is not None else "no interval"
     clusters = "" if c.n_clusters is None else f" in {Count(c.n_clusters):cluster|clusters}"
     yield f"{c.treatment} − {c.baseline}: {found} over {Count(c.n_units):task|tasks}{clusters} ({how})."
     yield f"Decision: {c.decision.replace('_', ' ')}, since {c.reason.replace('_', ' ')}."

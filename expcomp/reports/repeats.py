@@ -12,7 +12,7 @@ from expcomp.comparing.plots import plot_gap
 from expcomp.errors import ExpcompError
 from expcomp.figures.canvas import interval
 from expcomp.figures.curves import pass_curves
-from expcomp.io.counts import Count
+from expcomp.io.counts import Count, percent
 from expcomp.reports.model import Col, Figure, Section, Table
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def passk_section(given: Given, confidence: float) -> Section | None:
     )
     text = (
         "pass@k is the chance that at least one of k attempts at a task passes, pass^k that all of them do: unbiased over all subsets of "
-        f"the attempts a task has, with {confidence:.0%} intervals over tasks. "
+        f"the attempts a task has, with {percent(confidence)} intervals over tasks. "
         "k ends where fewer than nine tenths of the tasks have k verdicts."
     )
     note = (
@@ -118,7 +118,7 @@ def gap_sections(
 def _gap(gap: SolverGap, id_: str) -> Section:
     title = "Solver gap" if gap.weak is None else f"Solver gap of {gap.strong} over {gap.weak}"
     who = "best − worst attempt" if gap.weak is None else f"{gap.strong} − {gap.weak}"
-    how = f"{gap.confidence:.0%} interval, {gap.method}" if gap.low is not None else "no interval"
+    how = f"{percent(gap.confidence)} interval, {gap.method}" if gap.low is not None else "no interval"
     found = (
         f"{who}: {interval(gap.estimate, gap.low, gap.high, signed=True)} over {Count(gap.n_units):task|tasks} ({how})."
     )

@@ -9,7 +9,7 @@ import polars as pl
 
 from expcomp.figures.cost import cost_success
 from expcomp.figures.forest import forest
-from expcomp.io.counts import Count
+from expcomp.io.counts import Count, percent
 from expcomp.reports.measures import METHODS, TASK, over_tasks
 from expcomp.reports.model import Col, Figure, Section, Table
 
@@ -59,7 +59,7 @@ def runs_section(given: Given, confidence: float) -> Section | None:
         return None
     told, spent = outcomes(given.trials, confidence), resources(given.trials, confidence)
     text = (
-        f"Scores and pass rates are means over tasks of the task's mean, with {confidence:.0%} intervals whose unit is the task: "
+        f"Scores and pass rates are means over tasks of the task's mean, with {percent(confidence)} intervals whose unit is the task: "
         f"{'; '.join(METHODS.values())}. Infrastructure failures and attempts without a verdict count in neither."
     )
     tables = [

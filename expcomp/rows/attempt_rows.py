@@ -34,6 +34,7 @@ def message(role: str, content: pl.Expr, *, trainable: bool) -> pl.Expr:
         name=pl.lit(None, dtype=pl.String),
         trainable=pl.lit(trainable),
         failed=pl.lit(None, dtype=pl.Boolean),
+        media=pl.lit(None, dtype=pl.Boolean),
     ).cast(MESSAGE)
 
 

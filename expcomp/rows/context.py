@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from expcomp.sources.traceset import TraceSet
 
 KEYS = ("package_id", "task_id", "attempt_id")
+# Keys and types of parts that are no text, as the parts' JSON has them; in a text of a part the quotation marks are escaped.
+_MEDIA = (
+    r'"(?:type|modality)":\s*"(?:(?:in|out)put_)?(?:image|audio|video|image_url|audio_url|video_url|image_file|input_file|blob)"'
+    r'|"(?:artifact|file_id)":\s*"'
+)
 
 
 @dataclass(frozen=True)
@@ -220,6 +225,10 @@ class Context:
         )
         by_model = (pl.col("role") == "assistant") & (pl.col("origin") == "model")
         own = by_model & pl.col("trainable").fill_null(value=False)
+        # What is shown whole as JSON text was seen as such, whatever it says of itself.
+        media = pl.col("parts").str.contains(_MEDIA) & pl.col("content").ne_missing(pl.col("parts"))
+        # A message of parts that are not all text has no text of its own; what it says must not vanish, nor two of them be equal.
+        content = pl.when(pl.col("role") != "assistant").then(pl.coalesce("content", "parts")).otherwise("content")
         calls = pl.col("tool_calls").list.eval(
             pl.struct(
                 id=pl.element().struct.field("id"),
@@ -229,13 +238,14 @@ class Context:
         )
         message = pl.struct(
             role=pl.col("role").cast(pl.String),
-            content="content",
+            content=content,
             reasoning="reasoning",
             tool_calls=pl.when(pl.col("tool_calls").list.len() > 0).then(calls).cast(pl.List(CALL)),
             tool_call_id="tool_call_id",
             name="name",
             trainable=own & ~pl.col("copied").fill_null(value=False),
             failed=pl.when(by_model & pl.col("is_error").fill_null(value=False)).then(pl.lit(value=True)),
+            media=pl.when(media.fill_null(value=False)).then(pl.lit(value=True)),
         ).cast(MESSAGE)
         call_names = pl.col("tool_calls").list.eval(
             pl.concat_str(
@@ -246,7 +256,12 @@ class Context:
             )
         )
         signature = pl.concat_str(
-            pl.col("role").cast(pl.String), "content", call_names.list.join("\x1e"), separator="\x1d", ignore_nulls=True
+            pl.col("role").cast(pl.String),
+            content,
+            pl.when(media).then("parts"),
+            call_names.list.join("\x1e"),
+            separator="\x1d",
+            ignore_nulls=True,
         )
         return frame.select(
             "attempt_id",

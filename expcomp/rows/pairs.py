@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from expcomp.rows.context import Context
 
 _WORDS = 16
+ALL_PAIRS = 32
+"""Attempts of a task up to which every two of them are a pair."""
+_MOST = ALL_PAIRS * (ALL_PAIRS - 1) // 2
 
 
 def shared_prefix(c: Context, members: pl.DataFrame) -> pl.DataFrame:
@@ -81,9 +84,7 @@ def _attempt_pairs(c: Context) -> pl.DataFrame:
             scope=pl.when(pl.col("source_format") == "packages").then("package_id").otherwise(pl.lit("")),
         )
     )
-    both = side.join(side, on=["task_id", "scope"], how="inner", suffix="_b", maintain_order="left_right").filter(
-        pl.col("place") < pl.col("place_b")
-    )
+    both = _partnered(side)
     swap = (pl.col("score_norm_b") > pl.col("score_norm")).fill_null(value=False)
 
     def pick(name: str, *, better: bool) -> pl.Expr:
@@ -144,6 +145,28 @@ def _attempt_pairs(c: Context) -> pl.DataFrame:
             _discriminator=pl.concat_str("win", "lose", separator=">"),
         )
     )
+
+
+def _partnered(side: pl.DataFrame) -> pl.DataFrame:
+    """Every two attempts of a task, the earlier one first; of more than ALL_PAIRS, each with those that come next, in a ring.
+
+    All pairs of a thousand attempts would be half a million rows, each with two transcripts.
+    """
+    group = ["task_id", "scope"]
+    ranked = side.with_columns(
+        rank=pl.int_range(pl.len(), dtype=pl.Int64).over(group), n=pl.len().cast(pl.Int64).over(group)
+    )
+    few = pl.col("n") <= ALL_PAIRS
+    near = pl.max_horizontal(1, _MOST // pl.col("n"))
+    last = pl.when(few).then(pl.col("n") - 1).otherwise(pl.col("rank") + near)
+    ahead = ranked.with_columns(to=pl.int_ranges(pl.col("rank") + 1, last + 1)).explode(
+        "to", empty_as_null=False, keep_nulls=False
+    )
+    pairs = ahead.with_columns(to=pl.col("to") % pl.col("n")).join(
+        ranked.rename({"rank": "to"}), on=[*group, "to"], how="inner", suffix="_b", maintain_order="left"
+    )
+    # Past the end of the ring the later attempt stands first; which side is which is decided by the scores alone.
+    return pairs.drop("rank", "to", "n", "n_b")
 
 
 def _deliverable_pairs(c: Context) -> pl.DataFrame:

@@ -142,7 +142,7 @@ class Dialogue:
 
         Args:
             call_id: Id of the call; null when the source has none.
-            content: Text of the result.
+            content: Text of the result; null when it is not plain text, then the observation is `parts`.
             name: Tool.
             parts: JSON of the original parts when not plain text.
             at: When.
@@ -162,7 +162,7 @@ class Dialogue:
                 written["step_index"] = owner["step_index"]
         if owner is None:
             return None
-        seen = observation(known, content)
+        seen = observation(known, content if content is not None else parts)
         if flags:
             seen.update(flags)
         owner["observations"].append(seen)

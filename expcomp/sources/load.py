@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import glob
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -57,6 +58,9 @@ def find(
     found = discover(given, format=format, large=large)
     if not found.units:
         looked = ", ".join(str(p) for p in given)
+        lost = [f"{d['source_uri']}: {d['detail']}" for d in found.diagnostics if d["severity"] == "error"]
+        if lost:
+            raise SourceError(f"nothing could be read in {looked}: {'; '.join(lost[:3])}")
         msg = (
             f"nothing to read in {looked}: no format recognises what is there; "
             f"`expcomp formats` lists the {len(SOURCES)} formats, --format forces one"
@@ -172,8 +176,9 @@ def read_traces(
 
     Raises:
         SourceError: A path that does not exist, or nothing that a format recognises.
-        UsageError: An unknown format name, or both `options` and its fields.
+        UsageError: No path, or what is none; an unknown format name; both `options` and its fields.
     """
+    _one_by_one(paths)
     read = _options(options, supply)
     where = engine_of(engine, processes)
     with local_paths(paths, where, cache=None if cache is None else Path(cache), progress=progress) as given:
@@ -207,6 +212,7 @@ def scan_traces(
     from expcomp.sources.store import is_stored, scan
     from expcomp.sources.stream import LazyTables
 
+    _one_by_one(paths)
     read = _options(options, supply)
     if cache is None and any(is_address(p) for p in paths):
         msg = "files are read when they are asked for, and what lies at an address has to stay till then: give cache=FOLDER"
@@ -223,6 +229,14 @@ def scan_traces(
     if sum(u.size for u in plan.units) <= LARGE_BYTES:
         return TraceSet(plan.run().frames(), packages=packages).lazy()
     return TraceSet(LazyTables(plan), packages=packages)
+
+
+def _one_by_one(paths: Sequence[Any]) -> None:
+    wrong = [type(p).__name__ for p in paths if not isinstance(p, str | os.PathLike)]
+    if wrong or not paths:
+        found = wrong[0] if wrong else "none"
+        msg = f"expected paths one by one, as text or Path, found {found}; of a list give the elements: read_traces(*paths)"
+        raise UsageError(msg)
 
 
 def expand(paths: Sequence[PathLike]) -> list[Path]:

@@ -213,7 +213,8 @@ class _Walk:
                 source.units(path, root, self.found)
                 return
         except UnreadableError as error:
-            self.tell(error.code, error.detail, path, root, "warning")
+            # A link is left alone on purpose; of all else nobody knows what was lost.
+            self.tell(error.code, error.detail, path, root, "warning" if error.code == "symlink_refused" else "error")
             return
         except OSError as error:
             self.tell("unreadable", f"cannot read the file: {error.strerror}", path, root, "error")

@@ -112,11 +112,11 @@ def _files(folder: Path, name: str) -> list[Path]:
 def is_stored(folder: Path) -> bool:
     """Whether a folder was written by `write`."""
     path = folder / MANIFEST
-    if not path.is_file() or path.is_symlink():
-        return False
     try:
+        if not path.is_file() or path.is_symlink():
+            return False
         manifest = read_json(path)
-    except SourceError:
+    except (SourceError, OSError):  # what is wrong with the folder is told by who reads it
         return False
     return isinstance(manifest, dict) and manifest.get("kind") == KIND
 
@@ -130,7 +130,7 @@ def scan(folder: Path) -> TraceSet:
     tables = {}
     packages = _checked(folder)["packages"]
     for name in CORE:
-        frame = pl.scan_parquet(_found(folder, name))
+        frame = pl.scan_parquet(_found(folder, name), glob=False)
         _agree(folder, name, frame.collect_schema())
         tables[name] = frame
     return TraceSet(tables, packages=tuple(packages))

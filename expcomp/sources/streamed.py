@@ -53,7 +53,7 @@ class Streamed:
 
     def finished(self, name: str, part: Part) -> pl.LazyFrame:
         """The rows of a part as they are to be."""
-        scan = pl.scan_parquet(part.path)
+        scan = pl.scan_parquet(part.path, glob=False)
         if name == "attempts" or "attempt_id" not in CORE[name].columns:
             return scan
         if part.job in self.gone:
@@ -85,7 +85,7 @@ def stream(
     parts = {name: [Part(i, w[name]) for i, w in enumerate(written) if name in w] for name in CORE}
     if REPORTS in _read("attempts", parts, ["source_format"])["source_format"]:
         parts |= _joined(parts, Path(written[0]["attempts"]).parent)
-    keys = [pl.read_parquet(p.path, columns=list(KEYS)) for p in parts["attempts"]]
+    keys = [pl.read_parquet(p.path, columns=list(KEYS), glob=False) for p in parts["attempts"]]
     decided = decide(pl.concat([CORE["attempts"].empty().select(KEYS), *keys]), calls, options)
     jobs = pl.concat(
         [pl.Series([], dtype=pl.Int64)]
@@ -93,7 +93,7 @@ def stream(
     )
     at = 0
     for part, own in zip(parts["attempts"], keys, strict=True):
-        attempts = settled_attempts(pl.read_parquet(part.path), decided.keys.slice(at, own.height), options)
+        attempts = settled_attempts(pl.read_parquet(part.path, glob=False), decided.keys.slice(at, own.height), options)
         attempts.write_parquet(part.path, compression="zstd", compression_level=1)
         at += own.height
     held = {
@@ -107,14 +107,14 @@ def stream(
 
 def _read(name: str, parts: Mapping[str, Sequence[Part]], columns: list[str] | None = None) -> pl.DataFrame:
     empty = CORE[name].empty() if columns is None else CORE[name].empty().select(columns)
-    return pl.concat([empty, *(pl.read_parquet(p.path, columns=columns) for p in parts[name])])
+    return pl.concat([empty, *(pl.read_parquet(p.path, columns=columns, glob=False) for p in parts[name])])
 
 
 def _tasks(parts: Sequence[Part]) -> pl.DataFrame:
     """Each task once; merged as they are read, since every part names most of them again."""
     merged = CORE["tasks"].empty()
     for start in range(0, len(parts), FOLD):
-        some = (pl.read_parquet(p.path) for p in parts[start : start + FOLD])
+        some = (pl.read_parquet(p.path, glob=False) for p in parts[start : start + FOLD])
         merged = merged_tasks(pl.concat([merged, *some]))
     return merged
 

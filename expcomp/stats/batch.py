@@ -10,7 +10,7 @@ import polars as pl
 from expcomp.stats import binary
 from expcomp.stats.bootstrap import enough
 from expcomp.stats.flat import LabelLists, Lists, single_units, whole_clusters
-from expcomp.stats.inputs import Floats, Numbers, level, refuse, same_length
+from expcomp.stats.inputs import Floats, Numbers, Scale, level, refuse, same_length
 from expcomp.stats.tango import tango_limits
 from expcomp.stats.unit_means import unit_means
 
@@ -28,7 +28,7 @@ def paired_means(
     confidence: float = 0.95,
     resamples: int = 10_000,
     seed: int = 0,
-    scale: float | None = None,
+    scale: Scale = None,
 ) -> pl.DataFrame:
     """Mean differences with `low = min(t, BCa)` and `high = max(t, BCa)`: Student's t, widened where the data are skewed.
 
@@ -40,8 +40,8 @@ def paired_means(
         confidence: Of the intervals.
         resamples: Bootstrap resamples, at least `2 / (1 - confidence)`.
         seed: Of the resamples, at least 0.
-        scale: Magnitude of the scores that were subtracted: differences that differ by its rounding only are equal. By default the
-            largest absolute difference.
+        scale: Magnitude of the scores that were subtracted, one for all comparisons or one for each: differences that differ by its
+            rounding only are equal. By default the largest absolute difference of each.
 
     Returns:
         One row a comparison: `n`, `mean`, `sd` (n - 1), `se`, `t`, `df`, `p_two_sided`, `low_t`, `high_t`, `low_bca`, `high_bca`,
@@ -66,7 +66,7 @@ def clustered_means(
     confidence: float = 0.95,
     resamples: int = 10_000,
     seed: int = 0,
-    scale: float | None = None,
+    scale: Scale = None,
 ) -> pl.DataFrame:
     """`paired_means` of units that come in clusters: CR1 standard error, t with G - 1 degrees of freedom, bootstrap of whole clusters.
 

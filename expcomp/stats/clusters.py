@@ -68,12 +68,13 @@ def clustered_se(scores: Numbers, clusters: Labels, *, confidence: float = 0.95)
     return from_codes(x, code, g, confidence)
 
 
-def from_codes(x: Floats, code: Ints, g: int, confidence: float) -> ClusteredEstimate:
-    """`clustered_se` of checked scores and cluster codes 0..g-1."""
+def from_codes(x: Floats, code: Ints, g: int, confidence: float, *, scale: float | None = None) -> ClusteredEstimate:
+    """`clustered_se` of checked scores and cluster codes 0..g-1; `scale` as in `inputs.spread`."""
     n, mean = x.size, float(x.mean())
     e = x - mean
     sums, sizes = np.bincount(code, e, minlength=g), np.bincount(code, minlength=g)
-    if np.ptp(np.bincount(code, x, minlength=g) / sizes) <= ROUNDING * np.max(np.abs(x)):
+    reference = float(np.max(np.abs(x))) if scale is None else scale
+    if np.ptp(np.bincount(code, x, minlength=g) / sizes) <= ROUNDING * reference:
         raise refuse("zero_width", f"the {g} clusters have equal means, so nothing measures their spread")
     total, between = float(e @ e), float(sums @ sums)
     var_clt = total / (n - 1) / n

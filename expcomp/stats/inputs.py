@@ -14,6 +14,7 @@ from expcomp.errors import StatsError
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Numbers: TypeAlias = "pl.Series | NDArray[np.generic] | Sequence[float]"
+Scale: TypeAlias = "float | pl.Series | NDArray[np.float64] | None"
 Labels: TypeAlias = "pl.Series | NDArray[np.generic] | Sequence[object]"
 
 REASONS = {
@@ -32,6 +33,9 @@ REASONS = {
 
 # Values that differ by less are one value: a difference of two scores is exact to 2^-53 of the scores, a mean of n of them to n times that.
 ROUNDING = 64 * float(np.finfo(np.float64).eps)
+
+# Beyond these the square of a number is 0 or infinite in binary, and so is a variance.
+SQUARED = 1e-150, 1e150
 
 
 def refuse(reason: str, message: str) -> StatsError:
@@ -89,11 +93,16 @@ def spread(values: Floats, name: str, *, scale: float | None = None) -> Floats:
         scale: Magnitude of the numbers they were computed from; the largest absolute value when not given.
 
     Raises:
-        StatsError: All values are the same number: a standard error of zero would make any claim certain.
+        StatsError: All values are the same number: a standard error of zero would make any claim certain. Or they are so small or so
+            large that their squares are 0 or infinite.
     """
     reference = float(np.max(np.abs(values))) if scale is None else scale
     if np.ptp(values) <= ROUNDING * reference:
         raise refuse("zero_width", f"all {values.size} values of {name} are {values[0]:g}")
+    if np.ptp(values) < SQUARED[0] or np.max(np.abs(values)) > SQUARED[1]:
+        raise refuse(
+            "outside", f"{name} spans {np.ptp(values):g}, which cannot be squared; use another unit of the score"
+        )
     return values
 
 

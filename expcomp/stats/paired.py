@@ -70,8 +70,11 @@ def differences(baseline: Numbers, candidate: Numbers) -> tuple[Floats, Floats, 
         StatsError: Fewer than 2 pairs, arms of different length, a non-finite score, or all differences equal.
     """
     a, b = pair(baseline, candidate)
-    scale = float(max(np.max(np.abs(a)), np.max(np.abs(b))))
-    return a, b, spread(b - a, "candidate - baseline", scale=scale)
+    return a, b, spread(b - a, "candidate - baseline", scale=_magnitude(a, b))
+
+
+def _magnitude(a: Floats, b: Floats) -> float:
+    return float(max(np.max(np.abs(a)), np.max(np.abs(b))))
 
 
 def paired_difference(baseline: Numbers, candidate: Numbers, *, confidence: float = 0.95) -> PairedDifference:
@@ -130,9 +133,9 @@ def paired_clustered(
     from scipy.special import stdtr
 
     level(confidence)
-    _, _, d = differences(baseline, candidate)
+    a, b, d = differences(baseline, candidate)
     code, g = codes(clusters, d.size)
-    estimate = from_codes(d, code, g, confidence)
+    estimate = from_codes(d, code, g, confidence, scale=_magnitude(a, b))
     statistic = estimate.mean / estimate.se_cr1
     return PairedClustered(
         estimate=estimate,

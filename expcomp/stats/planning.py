@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +69,16 @@ class Plan(NamedTuple):
     pilot: Pilot
     mde: pl.DataFrame
     needed: pl.DataFrame | None
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan(pilot of {self.pilot.tasks:,} tasks, {self.pilot.trials_baseline:,} and {self.pilot.trials_candidate:,} trials; "
+            f"{self.mde.height:,} designs)"
+        )
+
+    def _repr_html_(self) -> str:
+        frames = [f for f in (self.mde, self.needed) if f is not None]
+        return f"<p>{escape(repr(self))}</p>{''.join(f._repr_html_() for f in frames)}"
 
 
 def pilot(

@@ -14,11 +14,15 @@ from expcomp.stats.inputs import refuse
 from expcomp.stats.numbers import at_least_zero, between, whole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from numpy.typing import ArrayLike
 
     from expcomp.stats.inputs import Floats, Ints
 
 _LARGEST_T = 1000.0
+_MOST_TASKS = 1e15
+_FURTHEST = 1e12
 Alternative = Literal["two-sided", "larger", "smaller"]
 
 
@@ -104,12 +108,18 @@ def tasks_needed(
         power: Chance to detect delta.
 
     Raises:
-        StatsError: A negative variance, no variance at all, no trials, delta 0, a level or power not between 0 and 1.
+        StatsError: A negative variance, no variance at all, no trials, delta 0 or so small that more than 10^15 tasks would be needed, a
+            level or power not between 0 and 1.
     """
     z, variance = _trials(omega2, sigma2_baseline, sigma2_candidate, trials_baseline, trials_candidate, alpha, power)
     if not (np.isfinite(delta) and delta):
         raise refuse("bad_option", f"delta is {delta}; name the difference that would matter, such as 0.03")
-    raw = float(z**2 * variance / delta**2)
+    root = float(np.sqrt(variance)) * z / float(delta)
+    raw = root * root
+    if raw > _MOST_TASKS:
+        raise refuse(
+            "bad_option", f"delta is {delta}: {raw:.3g} tasks would be needed; name a difference that can be shown"
+        )
     return TaskNumber(z, float(variance), raw, max(2, int(np.ceil(raw))))
 
 
@@ -143,13 +153,12 @@ def paired_t(
 ) -> float:
     """The one of effect size (dz = mean / sd), pairs and power that is not given, by the noncentral t distribution.
 
-    `statsmodels.stats.power.TTestPower.solve_power`; pairs are not rounded.
+    Equal to `statsmodels.stats.power.TTestPower.solve_power` where that finds a solution (its search ends at bounds of its own, or at
+    the negative of an effect); of two effects of one power the positive one. Pairs are not rounded.
 
     Raises:
         StatsError: Not exactly one is open, a value is out of range, or no value of the open one gives the power.
     """
-    from statsmodels.stats.power import TTestPower
-
     known = {"effect_size": effect_size, "nobs": pairs, "power": power}
     if list(known.values()).count(None) != 1:
         raise refuse(
@@ -162,7 +171,19 @@ def paired_t(
         between("power", power, alpha, 1)
     if effect_size is not None and not (np.isfinite(effect_size) and effect_size):
         raise refuse("bad_option", f"effect_size is {effect_size}; use a finite number other than 0")
-    return _solved(TTestPower(), **known, alpha=alpha, alternative=alternative)
+
+    def reached(effect: float, n: float) -> float:
+        return _t_power(effect * float(np.sqrt(n)), n - 1, alpha, alternative)
+
+    if effect_size is not None and pairs is not None:
+        return reached(effect_size, pairs)
+    asked = {k: v for k, v in known.items() if v is not None}
+    wanted = float(power or 0)
+    if effect_size is not None:
+        effect = effect_size
+        return _crossing(lambda n: reached(effect, n) - wanted, 2.0, asked)
+    sign, n = -1.0 if alternative == "smaller" else 1.0, float(pairs or 0)
+    return sign * _crossing(lambda effect: reached(sign * effect, n) - wanted, 0.0, asked)
 
 
 def detectable_t(se: ArrayLike, df: ArrayLike, *, alpha: float = 0.05, power: float = 0.8) -> Floats:
@@ -323,6 +344,32 @@ def _solved(model: object, **known: object) -> float:
             "bad_option", f"no solution for {asked}: the smallest design is already beyond it, or no design reaches it"
         )
     return value
+
+
+def _t_power(shift: float, df: float, alpha: float, alternative: Alternative) -> float:
+    """Chance that a noncentral t lies beyond the limits of a test."""
+    from scipy.special import nctdtr, stdtrit
+
+    limit = float(stdtrit(df, 1 - (alpha / 2 if alternative == "two-sided" else alpha)))
+    # Where the series does not end, the tail is 0 or 1 to the last digit.
+    above, below = (float(nctdtr(df, side * shift, -limit)) for side in (-1, 1))
+    above = float(shift > limit) if np.isnan(above) else above
+    below = float(-shift > limit) if np.isnan(below) else below
+    return {"two-sided": above + below, "larger": above, "smaller": below}[alternative]
+
+
+def _crossing(gap: Callable[[float], float], low: float, asked: Mapping[str, object]) -> float:
+    """Where a growing gap is 0, above `low`."""
+    from scipy.optimize import brentq
+
+    high, below = low + 1.0, gap(low)
+    while below < 0 and gap(high) < 0 and high < _FURTHEST:
+        high *= 2
+    if not (below < 0 <= gap(high)):
+        raise refuse(
+            "bad_option", f"no solution for {asked}: the smallest design is already beyond it, or no design reaches it"
+        )
+    return float(brentq(gap, low, high, xtol=1e-14, rtol=1e-13))
 
 
 def _connor(p: float, d: float, n: int, alpha: float, power: float) -> tuple[int, float]:

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from expcomp.stats.flat import REFUSALS, Units
-from expcomp.stats.inputs import ROUNDING, Floats, Ints, refuse
+from expcomp.stats.inputs import ROUNDING, Floats, Ints, Scale, refuse, same_length
 from expcomp.stats.resample import bca_limits
 
 # Comparisons computed at once: 20 MB of estimates at 10,000 resamples, and at most this many cells of units.
@@ -17,37 +17,47 @@ ROWS = 256
 CELLS = 4_000_000
 
 
-def unit_means(units: Units, *, confidence: float, resamples: int, seed: int, scale: float | None) -> pl.DataFrame:
+def unit_means(units: Units, *, confidence: float, resamples: int, seed: int, scale: Scale) -> pl.DataFrame:
     """One row a comparison: mean, CR1 standard error (that of single units is `sd / sqrt(n)`), t and BCa intervals, their envelope.
 
     Raises:
-        StatsError: A negative seed.
+        StatsError: A negative seed, or not one scale for each comparison.
     """
     from scipy.special import stdtr, stdtrit
 
     if seed < 0:
         raise refuse("bad_option", f"seed is {seed}; use a whole number of at least 0")
     m = units.count.size
+    magnitude = None if scale is None else np.asarray(scale, dtype=np.float64)
+    if magnitude is not None and magnitude.ndim:
+        same_length(m, magnitude.size, "comparisons", "scale")
     starts = np.cumsum(units.count) - units.count
     usable = units.reason.is_null().to_numpy()
     flat = np.zeros(m, dtype=bool)
-    mean, se, low_bca, high_bca = (np.full(m, np.nan) for _ in range(4))
+    mean, se, t, low_bca, high_bca = (np.full(m, np.nan) for _ in range(5))
     for g, rows in _alike(units.count, usable):
         at = starts[rows][:, None] + np.arange(g)
         sign, sums, sizes = _canonical(units.sums[at], units.sizes[at])
+        # Squares of 1e-170 are 0, those of 1e170 infinite: near 1 they are neither, and a power of two rounds nothing.
+        _, power = np.frexp(np.max(np.abs(sums), axis=1))
+        sums = np.ldexp(sums, -power[:, None])
         total = sizes.sum(axis=1)
         estimate = sums.sum(axis=1) / total
         residual = sums - sizes * estimate[:, None]
         each = sums / sizes
-        reference = np.max(np.abs(each), axis=1) if scale is None else scale
+        reference = np.max(np.abs(each), axis=1)
+        if magnitude is not None:
+            reference = np.ldexp(np.broadcast_to(magnitude, m)[rows], -power)
         varies = np.ptp(each, axis=1) > ROUNDING * reference
-        mean[rows], flat[rows] = sign * estimate, ~varies
+        mean[rows], flat[rows] = sign * np.ldexp(estimate, power), ~varies
         some, turn = rows[varies], sign[varies] > 0
-        se[some] = np.sqrt(g / (g - 1) * (residual[varies] ** 2).sum(axis=1)) / total[varies]
-        low, high = bca_limits(sums[varies], sizes[varies], confidence=confidence, resamples=resamples, seed=seed)
+        error = np.sqrt(g / (g - 1) * (residual[varies] ** 2).sum(axis=1)) / total[varies]
+        t[some], se[some] = (sign * estimate)[varies] / error, np.ldexp(error, power[varies])
+        limits = bca_limits(sums[varies], sizes[varies], confidence=confidence, resamples=resamples, seed=seed)
+        low, high = (np.ldexp(limit, power[varies]) for limit in limits)
         low_bca[some], high_bca[some] = np.where(turn, low, -high), np.where(turn, high, -low)
     df = np.where(np.isnan(se), np.nan, units.count - 1)
-    t, half = mean / se, stdtrit(df, (1 + confidence) / 2) * se
+    half = stdtrit(df, (1 + confidence) / 2) * se
     columns = {
         "mean": mean,
         "se": se,

@@ -120,7 +120,8 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "preference_pair",
         "ordered pair of attempts, of files they handed over, or of steps",
-        "The better and the worse way on from the same prompt.",
+        "The better and the worse way on from the same prompt. Of more than 32 attempts at a task not every two are a pair: "
+        "each is one with the next 496 / n of them, at least with one.",
         {
             "pair_level": text("attempt, deliverable, or step"),
             "prompt": chat("messages both sides share"),

@@ -22,6 +22,8 @@ MESSAGE = pl.Struct(
         "trainable": pl.Boolean(),
         # True where what the turn did failed, by the source's own flags; null elsewhere.
         "failed": pl.Boolean(),
+        # True where the message holds a picture, a sound or a file beside its text; null elsewhere.
+        "media": pl.Boolean(),
     }
 )
 CHAT = pl.List(MESSAGE)

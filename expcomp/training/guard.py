@@ -37,6 +37,14 @@ LEVELS: Mapping[Level, tuple[str, ...]] = {
 _STEPS = {"content": "exact_content", "name": "exact_name"}
 _PORTION = 64 << 20
 _STRING = r'"(?:[^"\\]|\\.)*":?'
+_PAIR = r"[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_CODE = rf"\\u(?:[0-9abcefABCEF][0-9a-fA-F]{{3}}|[dD][0-7][0-9a-fA-F]{{2}}|{_PAIR})"
+_SOUND = rf'^"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|{_CODE})*"$'
+"""A JSON string that can be decoded: no half characters."""
+_NESTED = r'^\s*[\[{"][\s\S]*\\'
+"""A text that may be JSON itself, with escapes in it."""
+_LEVELS = 3
+"""Of JSON in JSON: the arguments of a call in a message that was written as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +228,24 @@ def _near(
 
 
 def row_texts(rows: pl.DataFrame) -> pl.DataFrame:
-    """Texts in the payloads (`data`) of rows: row (UInt32, position in the frame), text. Keys are no texts."""
-    strings = rows.select(
-        row=pl.int_range(pl.len(), dtype=pl.UInt32), text=pl.col("data").str.extract_all(_STRING)
-    ).explode("text")
-    return strings.filter(~pl.col("text").str.ends_with('":')).with_columns(pl.col("text").str.json_decode(pl.String))
+    """Texts in the payloads (`data`) of rows: row (UInt32, position in the frame), text. Keys are no texts.
+
+    A text that is JSON itself, as arguments of calls often are, gives the texts in it, too: most writers escape all that is not ASCII.
+    """
+    parts = [_strings(rows.select(row=pl.int_range(pl.len(), dtype=pl.UInt32), text="data"))]
+    for _ in range(_LEVELS):
+        inner = parts[-1].filter(pl.col("text").str.contains(_NESTED))
+        if inner.is_empty():
+            break
+        parts.append(_strings(inner))
+    return pl.concat(parts)
+
+
+def _strings(texts: pl.DataFrame) -> pl.DataFrame:
+    """What stands in quotes in JSON texts and is no key."""
+    found = texts.select("row", pl.col("text").str.extract_all(_STRING)).explode("text", empty_as_null=False)
+    sound = ~pl.col("text").str.ends_with('":') & pl.col("text").str.contains(_SOUND)
+    return found.filter(sound).with_columns(pl.col("text").str.json_decode(pl.String))
 
 
 def _portions(rows: pl.DataFrame) -> Iterable[pl.DataFrame]:

@@ -12,6 +12,7 @@ from expcomp.comparing.cells import TASK, sides
 from expcomp.comparing.compare import compare
 from expcomp.comparing.comparison import Comparison
 from expcomp.comparing.estimates import How, estimates
+from expcomp.comparing.guards import GUARDS
 from expcomp.comparing.prepare import prepared
 from expcomp.errors import UsageError
 from expcomp.io.canon import digest_bytes
@@ -86,7 +87,8 @@ def measure(
         raise UsageError(f"no task has a result of both {baseline} and {candidate}; nothing was measured")
     repetitions, coverage = _coverage(trials, designed)
     objectives, dimensions = _objectives(found, policy), _dimensions(trials, policy)
-    guarded = (*policy.objectives, *policy.critical_dimensions)
+    guarded = {name: GUARDS[name] for name in policy.objectives} | {n: _finite(n) for n in policy.critical_dimensions}
+    whole = trials.select(e.is_not_null().all().alias(name) for name, e in guarded.items())
     made: MeasuredComparison = seal(
         MeasuredComparison(
             experiment_digest=UNSET if experiment_digest is None else experiment_digest,
@@ -106,9 +108,12 @@ def measure(
             score=_score(found, policy),
             objectives=objectives,
             dimensions=dimensions,
-            # A guard with holes guards nothing: the tasks without a figure may be those that got worse.
+            # A guard with holes guards nothing: the runs without a figure may be those that got worse.
             unmeasured=tuple(
-                sorted(set(guarded) - {m.name for m in (*objectives, *dimensions) if m.n_units == found.n_units})
+                sorted(
+                    set(guarded)
+                    - {m.name for m in (*objectives, *dimensions) if m.n_units == found.n_units and whole[m.name].all()}
+                )
             ),
             accounting=_accounting(trials, policy, costs, preparation_usd, trained=trained),
         )
@@ -207,12 +212,18 @@ def _objectives(found: Comparison, policy: EvaluationPolicy) -> tuple[Measure, .
     return tuple(made)
 
 
+def _finite(name: str) -> pl.Expr:
+    """A dimension of a run; null where it is no number."""
+    value = pl.col(name).cast(pl.Float64)
+    return pl.when(value.is_finite()).then(value)
+
+
 def _dimensions(trials: pl.DataFrame, policy: EvaluationPolicy) -> tuple[Measure, ...]:
     clustered = policy.cluster is not UNSET
     how = How(policy.confidence, policy.resamples, policy.seed, clustered)
     made = []
     for name in policy.critical_dimensions:
-        value = pl.col(name).cast(pl.Float64)
+        value = _finite(name)
         means = (
             trials.group_by([*TASK, "arm"], maintain_order=True)
             .agg(mean=value.mean(), cluster=pl.col("cluster").drop_nulls().first())

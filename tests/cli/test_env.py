@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import subprocess
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any, NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from expcomp.cli.env_play import parse
+from expcomp.cli.env_play import loop, parse
 from expcomp.cli.main import app
+from expcomp.environments.folder import open_package
 from expcomp.environments.frames import frames
 from expcomp.environments.package import compile_package
-from expcomp.errors import ExpcompError, UsageError
+from expcomp.environments.session import open_session
+from expcomp.errors import ExpcompError, RevisionConflictError, UsageError
 from tests.environments.reconstructed import CONFIG, package_frames
 from tests.environments.test_replay import GOOD, OTHER, case_steps
 from tests.environments.worlds import AUTHORED, LEDGER
@@ -110,6 +113,8 @@ def test_replay_and_promotion(root: Path, tmp_path: Path) -> None:
     done = run(root, "replay", "candidate", "bad.jsonl", "--promote", str(tmp_path / "no"))
     assert (done.returncode, (tmp_path / "no").exists()) == (1, False)
     assert run(root, "replay", "candidate", "cases.jsonl", "--teacher-forced", "--promote", "x").returncode == 2
+    quiet = run(root, "replay", "candidate", "bad.jsonl", "--quiet")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (1, "", "")
 
 
 def test_play_is_a_session_that_goes_on_after_a_refusal(root: Path, tmp_path: Path) -> None:
@@ -131,6 +136,26 @@ def test_play_is_a_session_that_goes_on_after_a_refusal(root: Path, tmp_path: Pa
     again = run(root, "play", "authored", "--session", str(tmp_path / "s"), "--json", text="balance\n:quit\nnever\n")
     assert [json.loads(x)["observation"] for x in again.stdout.splitlines()] == ["Balance: 105.0"]
     assert run(root, "play", "candidate", "--state", "start.json", text="").returncode == 2
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_play_ends_when_another_session_plays_on(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    package = open_package(root / "authored")
+    late, first = (open_session(package, tmp_path / "s", start={"world": {"balance": 100.0}}) for _ in range(2))
+    first.step("deposit", {"amount": 5})
+    with pytest.raises(RevisionConflictError, match="another session plays on") as told:
+        loop(late, io.StringIO("deposit amount=1\ndeposit amount=1\n"), as_json=as_json)
+    assert told.value.exit_code == 2
+    said = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["error"] for line in said] == (["RevisionConflictError"] if as_json else [])
+
+
+def test_play_with_a_closed_stdin_ends_at_once(root: Path) -> None:
+    words = ["sh", "-c", '"$@" <&-', "sh", *RUN_CLI, "env", "play", "authored", "--state", "start.json"]
+    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False, env=environment())
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_patch_makes_a_new_candidate(root: Path, tmp_path: Path) -> None:

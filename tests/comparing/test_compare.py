@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 
 import expcomp as xc
 from expcomp.comparing.decide import beyond
+from expcomp.comparing.plots import arm_means
+from expcomp.comparing.showing import number
 from expcomp.errors import StatsError, UsageError
+from expcomp.io.counts import percent
+from expcomp.stats.clusters import clustered_se
 from expcomp.stats.power import paired_t
 from tests.comparing.frames import noisy, scores, singles, trials
 
@@ -48,6 +52,26 @@ def test_a_decision_of_scores(shift, decision):
     assert found.metric == "score"
     assert found.estimate == pytest.approx(shift, abs=1e-9)
     assert found.decision == decision
+
+
+@pytest.mark.parametrize("shift", [1e-3, 1e-5, 1e-8])
+@pytest.mark.parametrize("cluster", [None, "group"])
+def test_the_rounding_of_scores_is_no_spread_of_their_differences(shift, cluster):
+    base = np.random.default_rng(0).random(60)
+    frame = trials({"a": [[x] for x in base], "b": [[x + shift] for x in base]}, column="score")
+    frame = frame.with_columns(cost_usd=pl.col("score") + 0.25, group=pl.col("task").str.slice(0, 3))
+    found = compare(frame, cluster=cluster)
+    assert (found.low, found.high, found.p_value, found.decision) == (None, None, None, "need_more_data")
+    assert found.guards["p_value"].null_count() == found.guards.height
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-12, 1e-300, 1e300])
+@pytest.mark.parametrize(
+    "frame", [singles(9, 9, 9, 9), scores(np.random.default_rng(1).normal(0, 0.1, 30))], ids=["tango", "t"]
+)
+def test_tasks_that_nobody_can_run_are_not_told(frame, delta):
+    found = compare(frame, delta=delta)
+    assert found.needed == ({"tasks": None, "trials": None} if delta < 1 else {})
 
 
 def test_tango_and_mid_p_are_those_of_the_statistics_room():
@@ -179,6 +203,31 @@ def test_bounds_hold_every_other_policy_for_trials_inside_tasks(seed):
     outer = compare(whole, missing="bounds")
     inner = found.sensitivity.filter(pl.col("missing").is_in(["worst", "best"]))
     assert (outer.low, outer.high) == (inner["low"].min(), inner["high"].max())
+
+
+def test_p_values_of_bounds_hold_in_both_cases():
+    half = [[True, None]] * 15 + [[False, None]] * 15 + [[True, True]]
+    frame = trials({"a": half, "b": half})
+    found = compare(frame, missing="bounds")
+    cases = found.sensitivity.filter(pl.col("missing").is_in(["worst", "best"]))
+    assert (cases["p_value"] < 1e-6).all()
+    assert found.low < 0 < found.high
+    assert (found.p_value, found.sign_p, found.better, found.worse) == (1.0, 1.0, 0, 0)
+    plain, same = (compare(singles(20, 15, 2, 10), missing=m) for m in ("exclude", "bounds"))
+    assert (same.p_value, same.sign_p, same.tie_share) == (plain.p_value, plain.sign_p, plain.tie_share)
+
+
+def test_a_case_of_bounds_without_an_interval_leaves_the_whole_without_one():
+    # The best case makes of the lost trial one more difference of 0.2, so that all are the same.
+    cells = {"a": [[0.4]] * 29 + [[0.8]], "b": [[0.6]] * 29 + [[None]]}
+    frame = trials(cells, column="score").with_columns(scale_known=pl.lit(value=True))
+    found = compare(frame, missing="bounds")
+    cases = found.sensitivity.filter(pl.col("missing").is_in(["worst", "best"]))
+    assert cases["low"].null_count() == 1
+    assert (found.low, found.p_value, found.se, found.decision) == (None, None, None, "need_more_data")
+    third = frame.filter(arm="a").with_columns(arm=pl.lit("c"))
+    several = xc.compare(pl.concat([frame, third]), "a", ["b", "c"], missing="bounds", **QUICK)
+    assert several["b"].simultaneous is None
 
 
 def test_infrastructure_has_a_policy_of_its_own():
@@ -483,3 +532,26 @@ def test_the_difference_such_data_show_is_by_t_where_the_interval_is_and_by_the_
     single = compare(singles(5, 4, 3, 8))
     assert single.method == "tango"
     assert single.mde == pytest.approx(z * single.se)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "told"), [(0.95, "95%"), (0.975, "97.5%"), (0.999, "99.9%"), (1 - 0.05 / 3, "98.33333333%")]
+)
+def test_a_confidence_is_told_whole(confidence, told):
+    assert percent(confidence) == told
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [(0.0, "0.000"), (1e-15, "0.000"), (0.0004, "4.0e-04"), (-2e-6, "-2.0e-06"), (0.25, "0.250")]
+)
+def test_a_small_figure_is_not_told_as_nothing(value, told):
+    assert number(value) == told
+
+
+def test_the_mean_of_an_arm_has_the_interval_of_its_clusters():
+    frame = noisy(40, 3, 0.2).with_columns(group=pl.col("task").str.slice(1).cast(pl.Int64) // 4)
+    alone, grouped = (arm_means(compare(frame, cluster=c)) for c in (None, "group"))
+    used = compare(frame, cluster="group").table
+    t = clustered_se(used["treatment_mean"], used["cluster"]).t
+    assert grouped["estimate"].to_list() == alone["estimate"].to_list()
+    assert grouped["low"][1] <= t.low + 1e-12 < t.high <= grouped["high"][1] + 1e-12

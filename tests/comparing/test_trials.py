@@ -95,6 +95,13 @@ def test_a_score_outside_the_given_scale_is_refused():
         frame_of(trials({"a": [[7.0]]}, column="score"), score_scale=(0, 1))
 
 
+@pytest.mark.parametrize("scale", [(0, float("inf")), (float("-inf"), 1), (0, float("nan")), (1, 1)])
+def test_a_scale_that_is_none_is_refused(scale):
+    frame = pl.DataFrame({"task": ["x", "x"], "arm": ["a", "b"], "score": [1.0, 2.0]})
+    with pytest.raises(UsageError, match="score_scale is"):
+        xc.trials_of(frame, score_scale=scale)
+
+
 def test_a_frame_of_the_caller_may_name_its_columns_as_its_harness_does():
     found = frame_of(trials({"a": [[True, False]]}).rename({"task": "task_id", "attempt": "trial"}))
     assert found["attempt"].to_list() == [0, 1]

@@ -47,7 +47,7 @@ def cited(*, refs: int, there: int, hidden: int = 0, max_rounds: int = 3) -> Fam
 def rounds_of(found: FamilyRows) -> list[dict[str, Any]]:
     """The rounds of the one row, as the report has them."""
     tally = Tally([REST])
-    tally.family(VARIANT.name, found, Owners((REST,), {}))
+    tally.family(VARIANT.name, found, Owners((REST,), {}).of(found.keys))
     rounds: list[dict[str, Any]] = build_report(tally.frame(), {}, ["pkg_a"], Counter())["rounds"][VARIANT.name]
     return rounds
 

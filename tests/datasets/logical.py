@@ -14,7 +14,7 @@ ODD = 'Zoë 😀 "quoted" \\ back\ttab\nline\u2028\x01 <b>'
 
 
 def message(role: str, content: str = "", **more: Any) -> Message:
-    base: Message = dict.fromkeys(("reasoning", "tool_calls", "tool_call_id", "name", "trainable", "failed"))
+    base: Message = dict.fromkeys(("reasoning", "tool_calls", "tool_call_id", "name", "trainable", "failed", "media"))
     if role == "assistant":
         base["trainable"] = True
     return {"role": role, "content": content, **base, **more}

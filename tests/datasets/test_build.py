@@ -277,6 +277,16 @@ def test_what_is_wrong_is_told_before_anything_is_written(runs: Path, tmp_path: 
     assert [p.name for p in out.iterdir()] == ["mine.txt"]
 
 
+def test_a_compile_of_a_version_with_other_columns_is_told(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs, tmp_path / "old")
+    manifest = json.loads((runs / "manifest.json").read_text("utf-8"))
+    entry = next(f for f in manifest["files"] if f["path"] == "rows/preference_pair.parquet")
+    entry["schema_digest"] = "sha256:0"
+    put(tmp_path / "old" / "manifest.json", manifest)
+    with pytest.raises(SourceError, match=r"preference_pair\.parquet has other columns .* compile again"):
+        write_datasets(tmp_path / "old", ["trl-dpo"], tmp_path / "out")
+
+
 def test_a_compile_that_lacks_a_file_says_which(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs, tmp_path / "in")
     (tmp_path / "in/rows/preference_pair.parquet").unlink()

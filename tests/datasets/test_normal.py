@@ -16,7 +16,7 @@ from expcomp.datasets.normal import DESCRIPTIONS, normalise
 from expcomp.tables.family import CHAT
 
 Message = dict[str, Any]
-FIELDS = ("role", "content", "reasoning", "tool_calls", "tool_call_id", "name", "trainable", "failed")
+FIELDS = ("role", "content", "reasoning", "tool_calls", "tool_call_id", "name", "trainable", "failed", "media")
 
 
 def message(role: str | None, content: str | None = "x", **more: Any) -> Message:
@@ -306,6 +306,8 @@ def test_a_call_at_the_end_needs_no_result() -> None:
         ([message("user"), agent(call("a", '{"x": 1e999}'))], ("number_out_of_range", 1)),
         ([message("user", tool_calls=[call("a")])], ("call_not_by_agent", 0)),
         ([message("user"), message("critic"), agent()], ("unknown_role", 1)),
+        ([message("user", media=True), agent()], ("not_only_text", 0)),
+        ([message("user"), agent(call("a")), result("a", media=True), agent()], ("not_only_text", 2)),
     ],
 )
 def test_a_chat_that_cannot_be_repaired_is_left_out_with_its_reason(

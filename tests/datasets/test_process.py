@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import expcomp as xc
 from expcomp.datasets.contract import LEFT, LOGICAL, Lookups, Made
 from expcomp.datasets.options import DatasetOptions
 from expcomp.datasets.process import PROCESS, RULES, build, prepare
@@ -327,3 +330,20 @@ def test_the_order_of_rows_within_attempts_changes_nothing(drawn: list[Any], ran
 def test_every_rule_can_apply() -> None:
     seen = {"step_label:verifier", "execution_error", "shared_with_success", "after_unrecovered_error"}
     assert len(RULES) == len(seen) + 3  # no_action, verified_final_state, recorded_outcome
+
+
+def test_a_simulated_user_begins_with_its_own_words_not_with_its_script(tmp_path: Path) -> None:
+    """The agent never saw the script; a process reward model that reads it would judge by what nobody knows."""
+    talk = [
+        {"role": "system", "content": "Policy."},
+        {"role": "user", "content": "Hello."},
+        {"role": "assistant", "content": "Hello, who are you?"},
+        {"role": "user", "content": "Ana."},
+        {"role": "assistant", "content": "Done."},
+    ]
+    info = {"task": {"user_id": "ana", "actions": [], "instruction": "You are Ana. Lie about it.", "outputs": []}}
+    run = [{"task_id": 0, "reward": 1.0, "info": info, "traj": talk, "trial": 0}]
+    (tmp_path / "gpt-4o-airline.json").write_text(json.dumps(run), encoding="utf-8")
+    rows = xc.dataset(xc.compile(xc.read_traces(tmp_path)), "trl-prm").frame
+    assert rows["prompt"].to_list() == ["Hello."]
+    assert rows["completions"].to_list() == [["Hello, who are you? -> Ana.", "Done."]]

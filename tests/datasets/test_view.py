@@ -12,7 +12,7 @@ from expcomp.datasets.view import conversation_html, conversation_text
 
 
 def turn(role: str, content: str, **more: Any) -> dict[str, Any]:
-    blank = dict.fromkeys(("reasoning", "tool_calls", "tool_call_id", "name", "trainable", "failed"))
+    blank = dict.fromkeys(("reasoning", "tool_calls", "tool_call_id", "name", "trainable", "failed", "media"))
     return blank | {"role": role, "content": content} | more
 
 

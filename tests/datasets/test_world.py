@@ -25,6 +25,7 @@ STEP = {
     "state_before": pl.String,
     "truncated": pl.Boolean,
 }
+PICTURE = '[{"type":"text","text":"here"},{"type":"image","artifact":"sha256:' + "0" * 64 + '"}]'
 
 
 def attempt(name: str, *steps: dict[str, Any], task: str | None = "t") -> list[dict[str, Any]]:
@@ -91,9 +92,12 @@ def test_a_user_who_answers_is_context_beside_tools_and_the_environment_without(
         {"observed_environment_response": None},
         {"truncated": True},
         {"response_source": None},
+        {"observed_environment_response": PICTURE},
     ],
 )
-def test_an_answer_that_is_empty_cut_or_of_unknown_origin_is_told_with_the_next_action(step: dict[str, Any]) -> None:
+def test_an_answer_that_is_empty_cut_a_picture_or_of_unknown_origin_is_told_with_the_next_action(
+    step: dict[str, Any],
+) -> None:
     made = run(attempt("a", step, {}), attempt("b", step))
     seen = step.get("observed_environment_response", "saw 0")
     told = "\n\n".join(t for t in ("do 0", seen, "do 1") if t)

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from expcomp.environments.config import PackageConfig
+from expcomp.environments.engine import Engine
 from expcomp.environments.frames import frames
 from expcomp.environments.gates import GATES, require
 from expcomp.environments.reconcile import reconcile
@@ -283,3 +284,40 @@ def test_aliases_are_replaced_by_names() -> None:
     assert done["rules"]["action_type"][1] == "deposit"
     assert done["mutations"]["path"][0] == "world.balance"
     assert done["conditions"]["left"][0] == "world.balance"
+
+
+@pytest.mark.parametrize("text", ["{bad", "5", "NaN", "[" * 2_000])
+@pytest.mark.parametrize(
+    ("table", "record", "field"),
+    [
+        ("action_args", {"action": "deposit", "arg": "amount", "type": "number"}, "enum_json"),
+        ("state_schema", {"path": "world.balance", "type": "string", "visibility": "world"}, "default_json"),
+        ("rules", rule("r_balance", "balance"), "scope_json"),
+    ],
+)
+def test_a_declaration_that_is_no_json_is_refused_by_name(
+    table: str, record: dict[str, Any], field: str, text: str
+) -> None:
+    """By the gate, and by an engine of tables that passed none."""
+    made = frames(LEDGER | {table: [record | {field: text}], "invariants": [], "conditions": [], "mutations": []})
+    with pytest.raises(RuleInvalidError, match=field):
+        require(made, AUTHORED)
+    with pytest.raises(RuleInvalidError, match=field):
+        Engine(made, AUTHORED)
+
+
+@pytest.mark.parametrize("text", ["{bad", "[1]", "5", '{"a": 1}'])
+def test_a_schedule_that_names_nothing_is_refused(text: str) -> None:
+    """Whatever stands in place of a name."""
+    made = frames(
+        LEDGER | {"mutations": [change("r_deposit", "schedule", "world.balance", delay=1) | {"value_json": text}]}
+    )
+    with pytest.raises(RuleInvalidError, match="r_deposit"):
+        require(made, AUTHORED)
+
+
+def test_a_state_path_that_is_none_is_refused() -> None:
+    """By name."""
+    path = {"path": "world.a[", "type": "any", "visibility": "world"}
+    with pytest.raises(RuleInvalidError, match=r"state path world\.a\["):
+        require(frames(LEDGER | {"state_schema": [*LEDGER["state_schema"], path]}), AUTHORED)

@@ -23,6 +23,7 @@ from expcomp.environments.language import (
     template,
 )
 from expcomp.environments.values import equal, leaf_accuracy, leaves
+from expcomp.errors import TooMuchWorkError
 
 WORLD = {
     "world": {
@@ -268,3 +269,74 @@ def test_leaves() -> None:
     assert leaves({"a": [1, {"b": None}], "c": {}}) == {"/a/0": 1, "/a/1/b": None, "/c": {}}
     assert leaf_accuracy({"a": 1, "b": 2}, {"a": True, "b": 2, "c": 3}) == pytest.approx(1 / 3)
     assert leaf_accuracy(1, 1.0) == 1
+
+
+@pytest.mark.parametrize("name", ["item", "scope", "name", "names", "looked"])
+def test_a_loop_may_use_any_name(name: str) -> None:
+    """What stands for an element has no name of its own inside."""
+    assert expression(f"[{name} + 1 for {name} in world.xs if {name} > 1]").value(scope()) == [4, 3]
+
+
+def test_loops_in_loops_end() -> None:
+    """A package of somebody else cannot keep a session busy for ever."""
+    loops = expression("[[[[[1 for e in arg.xs] for d in arg.xs] for c in arg.xs] for b in arg.xs] for a in arg.xs]")
+    with pytest.raises(TooMuchWorkError, match="a rule of add looks at more than 1,000,000 elements"):
+        loops.value(Scope("add", {"xs": list(range(40))}, WORLD))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1e308 * 10", "world.big + world.big", "sum([1e308, 1e308])", 'number("1e999")', "world.large + 1.5",
+        "world.large * world.large", "round(5, -1000000000)", 'replace(world.long, "", world.long)', "join(world.long, world.many)",
+        "world.long + replace(world.long, world.long, world.long + world.long)",
+    ],
+)  # fmt: skip
+def test_what_is_too_large_has_no_value(text: str) -> None:
+    """Numbers past the range of a float, and texts that would fill the memory."""
+    world = {
+        "big": 1e308,
+        "large": 10**300 * 10**300,
+        "long": "a" * (1 << 23),
+        "many": list(range(9)),
+    }
+    with pytest.raises(Unresolved):
+        expression(text).value(Scope("a", {}, {"world": world}))
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999", "9" * 400])
+def test_a_literal_past_the_range_of_a_float_is_refused(text: str) -> None:
+    """JSON cannot say it."""
+    with pytest.raises(LanguageError, match="range of a float"):
+        expression(text)
+
+
+def test_prefix_of_a_long_text_takes_no_time() -> None:
+    """A text of separators alone."""
+    text = "_" * 200_000
+    assert FUNCTIONS["prefix"](text) == text
+    assert FUNCTIONS["prefix"](text + "1") == ""
+    assert FUNCTIONS["prefix"]("order - #7_b") == "order"
+
+
+@pytest.mark.parametrize("text", ["world.\ue000", "world.a\ue000{action.type}"])
+def test_a_path_with_the_private_character_is_refused(text: str) -> None:
+    """It stands for tokens inside."""
+    with pytest.raises(LanguageError, match=r"U\+E000"):
+        state_path(text)
+
+
+def test_a_position_of_thousands_of_digits_is_none() -> None:
+    """Python does not read such numbers."""
+    state = {"world": {"xs": [1]}}
+    assert paths.get(state, ("world", "xs", "9" * 5_000)) is paths.MISSING
+    assert paths.drop(state, ("world", "xs", "9" * 5_000)) == state
+    with pytest.raises(KeyError):
+        paths.put(state, ("world", "xs", "9" * 5_000), 1)
+
+
+@pytest.mark.parametrize("text", ["NaN", '{"a": Infinity}', "1e999", "[" * 2_000])
+def test_a_literal_that_is_no_json_is_refused(text: str) -> None:
+    """Also what Python would take for JSON."""
+    with pytest.raises(LanguageError, match="no JSON"):
+        operand("literal", text)

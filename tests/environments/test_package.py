@@ -5,18 +5,31 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from expcomp.environments.cases import check_cases
+from expcomp.environments.exports.bundle import bundle, write_bundle
+from expcomp.environments.exports.targets import TARGETS
 from expcomp.environments.folder import open_package, verify_package
+from expcomp.environments.frames import frame
 from expcomp.environments.gates import require
 from expcomp.environments.package import EnvironmentPackage, compile_package
 from expcomp.environments.reader import inspect_action, state_fields, turn
 from expcomp.environments.search import Search
-from expcomp.errors import DestinationExistsError, PackageIntegrityError, RuleInvalidError, SourceError, UsageError
+from expcomp.errors import (
+    DestinationExistsError,
+    PackageIntegrityError,
+    PackageSchemaError,
+    RuleInvalidError,
+    SourceError,
+    UsageError,
+)
+from expcomp.io.digest import sha256_file
 from expcomp.tables.environment import PACKAGE
 from tests.environments.reconstructed import CONFIG, package_frames, records
 from tests.environments.worlds import LEDGER, change, condition, rule
@@ -285,3 +298,97 @@ def test_a_snapshot_in_which_something_was_replaced_is_not_verbatim() -> None:
     for ref in made["refs"]:
         ref["source_id"] = ident
     assert compile_package(package_frames(**made), CONFIG)["sources"]["text_verbatim"].to_list() == [False]
+
+
+def forged(folder: Path, **entries: Any) -> None:
+    """A manifest with other entries."""
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    (folder / "manifest.json").write_text(json.dumps(manifest | entries), "utf-8")
+
+
+@pytest.mark.parametrize("config", [5, [], None, {"x": 1}, {}])
+def test_a_manifest_with_settings_of_another_shape_is_refused(folder: Path, config: Any) -> None:
+    """Whoever wrote it."""
+    forged(folder, config=config)
+    with pytest.raises(PackageIntegrityError, match=r"manifest\.json, config"):
+        open_package(folder)
+    assert len(verify_package(folder)) == 1
+
+
+@pytest.mark.parametrize("report", ["[]", "5", "null"])
+def test_a_report_that_is_no_object_is_refused(folder: Path, report: str) -> None:
+    """All of its digests may be right."""
+    (folder / "validation").mkdir(exist_ok=True)
+    (folder / "validation/report.json").write_text(report, "utf-8")
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    others = [e for e in manifest["documents"] if e["path"] != "validation/report.json"]
+    entry = {"path": "validation/report.json", "sha256": sha256_file(folder / "validation/report.json")}
+    forged(folder, documents=[*others, entry], report_digest="sha256:" + "0" * 64)
+    assert verify_package(folder) != []
+    with pytest.raises(PackageIntegrityError, match=r"report\.json"):
+        open_package(folder)
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("transitions", "arguments_json"),
+        ("evidence", "arguments_json"),
+        ("action_args", "examples_json"),
+    ],
+)
+@pytest.mark.parametrize("text", ["{bad", "", "NaN", '{"a": 1} x'])
+def test_a_text_that_is_no_json_is_refused_by_name(
+    package: EnvironmentPackage, table: str, column: str, text: str
+) -> None:
+    """Exports read these texts."""
+    bad = package[table].with_columns(pl.lit(text).alias(column))
+    assert bad.height
+    with pytest.raises(PackageSchemaError, match=f"{table} .*{column} is no JSON"):
+        require({**package.frames, table: bad}, CONFIG)
+
+
+def test_a_deep_document_is_json(package: EnvironmentPackage) -> None:
+    """Deeper than some parsers go."""
+    text = json.dumps({"x": json.loads("[" * 200 + "]" * 200)})
+    require({**package.frames, "transitions": package["transitions"].with_columns(arguments_json=pl.lit(text))}, CONFIG)
+
+
+CASE = {
+    "case_id": "c",
+    "trajectory_group": "g",
+    "split": "validation",
+    "initial_state_json": "{}",
+    "source_ids": ["src_x"],
+}
+STEP = {"case_id": "c", "ordinal": 0, "action_type": "a", "arguments_json": "{}", "expected_observation": "o"}
+
+
+@pytest.mark.parametrize(
+    ("case", "step", "told"),
+    [
+        ({"initial_state_json": "[]"}, {}, "case c, initial_state_json"),
+        ({"known_absent_paths": ["world.a["]}, {}, "case c, known_absent_paths"),
+        ({}, {"arguments_json": "{bad"}, "case c, arguments_json"),
+        ({}, {"expected_state_json": '{"world..a": 1}'}, "case c, expected_state_json"),
+    ],
+)
+def test_cases_that_cannot_be_played_are_refused_by_name(case: dict[str, Any], step: dict[str, Any], told: str) -> None:
+    """Before anything plays or exports them."""
+    with pytest.raises(PackageSchemaError, match=told):
+        check_cases(frame("replay_cases", [CASE | case]), frame("replay_steps", [STEP | step]))
+
+
+def test_an_export_passes_the_gates(package: EnvironmentPackage, tmp_path: Path) -> None:
+    """A folder that is opened passed none: its author may have written anything."""
+    bad = package["transitions"].with_columns(arguments_json=pl.lit("{bad"))
+    forged_ = replace(package, frames={**package.frames, "transitions": bad})
+    with pytest.raises(PackageSchemaError):
+        write_bundle(bundle(forged_), tmp_path / "out", "trace2env", TARGETS["trace2env"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_link_to_a_folder_that_nobody_listed_is_refused(folder: Path) -> None:
+    """As any other entry."""
+    (folder / "more").symlink_to("/usr")
+    assert verify_package(folder) == ["more: not listed in manifest.json"]

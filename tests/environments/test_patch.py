@@ -135,3 +135,28 @@ def test_an_invalid_rule_of_a_patch_is_set_aside(package: EnvironmentPackage) ->
         },
     )
     assert made["rejected"]["id"].to_list() == ["r_short"]
+
+
+@pytest.mark.parametrize("patch", [None, [], 5, "x"])
+def test_a_patch_is_an_object(package: EnvironmentPackage, patch: Any) -> None:
+    """Whatever the file holds."""
+    with pytest.raises(UsageError, match="expected an object of base and edits"):
+        apply_patch(package, patch)
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        ({"op": "remove", "table": ["rules"]}, r"table \['rules'\]"),
+        ({"op": "remove", "table": "rules", "key": {"rule_id": ["x"]}}, "key rule_id"),
+        ({"op": "replace", "table": "rules", "key": {"rule_id": "r_short"}, "record": 5}, "record is int"),
+        ({"op": "replace", "table": "rules", "key": {"rule_id": "r_short"}, "record": short(), "parts": [1]}, "parts is list"),
+        ({"op": "replace", "table": "rules", "key": {"rule_id": "r_short"}, "record": short(), "parts": {"refs": [1]}}, r"parts\.refs"),
+    ],
+)  # fmt: skip
+def test_an_edit_of_another_shape_is_refused_by_number(
+    package: EnvironmentPackage, edit: dict[str, Any], why: str
+) -> None:
+    """Patches are written by hand and by models."""
+    with pytest.raises(UsageError, match=f"patch, edit 0: {why}"):
+        patched(package, edit)

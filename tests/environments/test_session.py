@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,15 @@ from expcomp.environments.frames import frames
 from expcomp.environments.package import EnvironmentPackage, compile_package
 from expcomp.environments.playing import Reply, Turn
 from expcomp.environments.session import open_session
-from expcomp.errors import InvalidActionError, NoApplicableRuleError, RevisionConflictError, SessionError
+from expcomp.errors import (
+    InvalidActionError,
+    NoApplicableRuleError,
+    RevisionConflictError,
+    SessionError,
+    VerificationFailedError,
+)
 from tests.environments.reconstructed import CONFIG, package_frames
-from tests.environments.worlds import AUTHORED, LEDGER, world
+from tests.environments.worlds import AUTHORED, LEDGER, change, world
 
 START = {"world": {"balance": 100.0}}
 
@@ -155,3 +163,87 @@ def test_a_responder_answers_when_no_rule_does() -> None:
     assert session.state["world"] == {"balance": 101.0, "seen": True}
     with pytest.raises(NoApplicableRuleError):
         session.step("withdraw", {"amount": 0})
+
+
+LEVELS: Any = json.loads("[" * 300 + "]" * 300)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [math.nan, math.inf, 10**400, "\ud800", {"a": math.nan}, LEVELS, {1: 2}, {1, 2}, b"x", object()],
+    ids=lambda v: type(v).__name__,
+)
+def test_an_argument_that_is_no_json_is_refused_and_noted(authored: EnvironmentPackage, value: Any) -> None:
+    """The audit says why; the session goes on."""
+    session = open_session(authored, start=START)
+    with pytest.raises(InvalidActionError, match=r"action deposit: 'amount': .*JSON"):
+        session.step("deposit", {"amount": value})
+    (note,) = session.audit()
+    assert (note["kind"], note["error"], note["arguments"]) == ("refused", "InvalidActionError", None)
+    assert session.step("deposit", {"amount": 1}).observation == "Deposited 1. Balance: 101.0"
+
+
+@pytest.mark.parametrize(("action", "arguments"), [(None, {}), ("deposit", "amount"), ("deposit", [1]), ("\ud800", {})])
+def test_an_action_is_a_name_and_an_object(authored: EnvironmentPackage, action: Any, arguments: Any) -> None:
+    """Whatever a model hands over."""
+    with pytest.raises(InvalidActionError):
+        open_session(authored, start=START).step(action, arguments)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"world": {"balance": math.nan}},
+        {"world": {"balance": 1, "x": LEVELS}},
+        {"world": {1: 2}},
+        {"world": {"balance": 1}, "pending_events": [{"due_step": 1, "effects": [{"op": "delete", "path": ""}]}]},
+        {"world": {"balance": 1}, "pending_events": [{"due_step": 1, "effects": [{"op": "set", "path": "step"}]}]},
+        [],
+        "world",
+    ],
+    ids=repr,
+)
+def test_a_state_that_is_none_is_refused(authored: EnvironmentPackage, start: Any) -> None:
+    """Before the first step, not in it."""
+    with pytest.raises(SessionError, match="initial state"):
+        open_session(authored, start=start)
+
+
+def test_what_was_given_is_copied(authored: EnvironmentPackage) -> None:
+    """A caller that goes on with its objects changes no session."""
+    start = {"world": {"balance": 1, "xs": [1]}}
+    session = open_session(authored, start=start)
+    start["world"]["xs"].append(2)  # type: ignore[attr-defined]
+    assert session.state["world"]["xs"] == [1]
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_sum_past_the_range_of_a_float_is_refused(authored: EnvironmentPackage, queued: bool) -> None:
+    """Nothing is committed that JSON cannot say."""
+    amount = {"op": "increment", "path": "world.balance", "value": 1.7e308}
+    pending = [{"due_step": 1, "effects": [amount]}] if queued else []
+    session = open_session(authored, start={"world": {"balance": 1.7e308}, "pending_events": pending})
+    with pytest.raises(VerificationFailedError, match="past the range of a float"):
+        session.step("deposit", {"amount": 1.7e308})
+    assert session.revision == 0
+
+
+@pytest.mark.parametrize("op", ["delete", "set"])
+def test_no_effect_takes_a_namespace_away(op: str) -> None:
+    """The rest of a session rests on it."""
+    made = [change("r_deposit", op, "world", 5)]
+    session = open_session(compile_package(frames(world(mutations=made)), AUTHORED), start=START)
+    with pytest.raises(VerificationFailedError, match=r"world .*expected an object|no value"):
+        session.step("deposit", {"amount": 1})
+
+
+def test_a_reply_that_is_no_json_is_refused(authored: EnvironmentPackage) -> None:
+    """Responders are code of others."""
+
+    class Odd:
+        def reply(self, *_: Any) -> Reply:
+            return Reply("?", "unknown", "memo", world={"x": math.nan})
+
+    session = open_session(authored, start={"world": {}}, responder=Odd())
+    with pytest.raises(VerificationFailedError, match="no JSON"):
+        session.step("withdraw", {"amount": 1})

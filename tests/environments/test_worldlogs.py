@@ -137,3 +137,44 @@ def test_states_are_learned_scored_and_played(tmp_path: Path) -> None:
     found, _ = evaluate_environment(built.package, fresh)
     assert (found["leaky_steps"], found["steps"]) == (0, 24)
     assert found["free_running"]["episodes"] == 15
+
+
+def episode(name: str = "e", **more: Any) -> Record:
+    return {
+        "episode_id": name,
+        "initial_state": {"v": 1},
+        "steps": [{"action": "a", "arguments": {"x": name}, "observation": f"o {name}"}],
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        ([episode(), episode()], "line 2: field episode_id: 'e' is that of line 1"),
+        ([episode(steps=[{"action": "a", "observation": "o", "call_id": ["x"]}])], "line 1, step 0: field call_id"),
+        ([{**counter(1)[0], "step": "1"}, counter(1)[2]], "line 1: field step: expected a number"),
+        ([{**counter(1)[0], "step": None}], "line 1: field step: expected a number"),
+    ],
+)
+def test_what_cannot_be_placed_is_refused_by_line_and_field(tmp_path: Path, records: list[Record], told: str) -> None:
+    """Not by a gate of the package that is made of it."""
+    with pytest.raises(SourceError, match=rf"log\.jsonl, {told}"):
+        gather([lines_of(tmp_path / "log.jsonl", records)])
+
+
+def test_a_family_of_null_is_none(tmp_path: Path) -> None:
+    """Such episodes are families of their own, not one."""
+    path = lines_of(tmp_path / "log.jsonl", [episode("a", group=None, task_id="t"), episode("b", group=None)])
+    assert sorted(gather([path]).episodes["trajectory_group"]) == ["b", "t"]
+
+
+@pytest.mark.parametrize("mark", ["\x00", "\ue000"])
+def test_an_answer_may_hold_the_marks_of_the_induction(tmp_path: Path, mark: str) -> None:
+    """They stand for themselves."""
+    steps = [{"action": "say", "arguments": {"x": f"word{i}"}, "observation": f"{mark} said word{i}"} for i in range(3)]
+    records = [episode(f"e{i}", steps=steps) for i in range(12)]
+    built = build_environment([lines_of(tmp_path / "log.jsonl", records)], environment_id="marks")
+    rules = built.package["rules"].filter(pl.col("status") == "supported")
+    assert rules.height
+    assert (rules["heldout_hit"] == rules["heldout_n"]).all()

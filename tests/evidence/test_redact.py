@@ -69,6 +69,7 @@ SECRETS: list[tuple[str, str, str]] = [
     ("url", "postgresql://svc:" + "p4ss" + "w0rdp4ssw0rd" + "@db.invalid:5432/core", "w0rdp4ssw0rd"),
     ("url without user", "redis://:" + "p4ss" + "w0rdp4ssw0rd" + "@db.invalid", "w0rdp4ssw0rd"),
     ("json", '{"password": "' + "hun" + 'ter22hunter"}', "ter22hunter"),
+    ("json with a star", '{"password": "' + "h*" + 'VD4VXSDr"}', "VD4VXSDr"),
     ("json key", '{"client_secret":"' + MIXED + '", "a": 1}', MIXED[-12:]),
     ("python", "{'api_key': '" + MIXED + "'}", MIXED[-12:]),
     ("subscript", 'c["token"] = "' + MIXED + '"', MIXED[-12:]),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from expcomp.errors import SourceError
-from expcomp.io.files import read_bytes, read_fast, walk
+from expcomp.io.files import listing, read_bytes, read_fast, walk
 
 LIMIT = 1000
 
@@ -98,3 +98,11 @@ def test_a_file_without_permission(root: Path) -> None:
 def test_a_device_is_bounded(tmp_path: Path) -> None:
     with pytest.raises(SourceError):
         read_fast("/dev/zero", limit=LIMIT)
+
+
+def test_a_listing_has_every_link(root: Path) -> None:
+    """Also one that leads to a folder: what is checked against a list has no hidden entry."""
+    before = listing(root)
+    (root / "a/out").symlink_to("/usr")
+    (root / "gone").symlink_to("nowhere")
+    assert listing(root) == sorted([*before, "a/out", "gone"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from polars.testing.parametric import column, dataframes
 
-from expcomp.io.parquet_join import Span, join_row_groups
+from expcomp.io.parquet_join import Span, join_row_groups, read_stretches
 from expcomp.io.sinks import write_row_groups
 
 KINDS = pl.Enum(["a", "b", "c"])
@@ -92,6 +92,17 @@ def test_duckdb_skips_row_groups_by_their_statistics(tmp_path: Path) -> None:
     join_row_groups(written(frames, tmp_path, 10), tmp_path / "out.parquet")
     found = duckdb.sql(f"SELECT n FROM read_parquet('{tmp_path}/out.parquet') WHERE n BETWEEN 98 AND 101 ORDER BY n")
     assert [n for (n,) in found.fetchall()] == [98, 99, 100, 101]
+
+
+@pytest.mark.parametrize("step", [1, 2, 40])
+def test_stretches_are_the_rows_that_a_slice_gives(tmp_path: Path, step: int) -> None:
+    frame = pl.DataFrame({"n": range(240), "t": [[str(i)] for i in range(240)]})
+    path = tmp_path / "[a] *.parquet"
+    frame.write_parquet(path, row_group_size=3)
+    groups = range(0, 80, step)
+    found = read_stretches([Span(path, g, g + 1) for g in groups], [(3 * g, 3) for g in groups], tmp_path / "held")
+    assert_frame_equal(found, pl.concat([frame.slice(3 * g, 3) for g in groups]))
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
 def test_other_columns_or_metadata_are_refused(tmp_path: Path) -> None:

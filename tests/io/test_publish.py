@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from expcomp.errors import OutputError, SourceError
-from expcomp.io.publish import publish
+from expcomp.io.publish import publish, start_sync
 from expcomp.io.whole import disk_error
 
 
@@ -230,3 +230,19 @@ def test_the_staging_of_a_dead_run_is_removed_and_of_a_live_one_is_not(tmp_path:
     with publish(out, force=True) as staging:
         write(staging, "again")
     assert left_over(tmp_path) == []
+
+
+def test_a_tilde_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OutputError, match=r"give it in full, as Path\.home\(\)"), publish(Path("~/out")):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_on_its_way_to_disk_is_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"a" * 10_000)
+    start_sync(path)
+    monkeypatch.setattr("ctypes.CDLL", lambda _: object())  # a system without the call
+    start_sync(path)
+    assert path.read_bytes() == b"a" * 10_000

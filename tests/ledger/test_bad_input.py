@@ -173,6 +173,20 @@ def test_a_file_cut_or_changed_anywhere_is_read_as_it_is_or_an_error(tmp_path: P
         assert read_records(path) == wanted
 
 
+def test_integers_beyond_64_bits_keep_their_digits_and_their_records_apart(default: Ledger, tmp_path: Path) -> None:
+    path, document = tmp_path / "a.jsonl", tmp_path / "d.json"
+    numbers = [2**70, 2**70 + 1, -(2**63) - 1]
+    record = {"schema_version": "benchmark_run_v0", "benchmark_id": "b", "case_id": "c", "official_score": 1.0}
+    path.write_text("\n".join(json.dumps(record | {"odd": n}) for n in numbers))
+    assert [r["odd"] for r in read_records(path)] == numbers
+    assert default.add(path).count("inserted") == 3
+    run = {"run_id": "r", "benchmark_id": "b", "case_id": "c", "status": "completed", "odd": 2**70}
+    cases = {"schema_version": "benchmark_run_ledger_v0", "benchmarks": {"b": {"cases": {"c": {"runs": [run]}}}}}
+    document.write_text(json.dumps(cases))
+    with unchanged(default), pytest.raises(SourceError, match="run 'r': integer exceeds 64-bit range"):
+        default.add(document)
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     st.recursive(

@@ -159,6 +159,14 @@ def test_estimators_are_named_and_differ():
         estimate(runs, "average")
 
 
+def test_runs_without_a_counted_score_tell_neither_scale_nor_bounds():
+    lost = {"official_score": None, "countable_score": None, "failure_class": "score_missing"}
+    runs = frame(entry("r1", **lost), entry("r2", arm_id="y_treatment"))
+    told = estimate(runs, "mean_of_case_means").rows(named=True)
+    named = [[r[n] for n in ("scale", "value", "value_missing_as_zero", "lower_bound", "upper_bound")] for r in told]
+    assert named == [[None, None, 0.0, None, None], ["raw", 0.0, 0.0, None, None]]
+
+
 def test_a_document_comes_back_as_it_was():
     runs = frame(entry("r1", odd={"a": [1]}, failure_scope="case_or_solution"), passed("r2", arm_id="y_treatment"))
     document = ledger_document(runs, LOOPX, updated_at=NOW)

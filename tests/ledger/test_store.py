@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from expcomp.comparing.trials import trials_of
 from expcomp.errors import ConfigError, ExpcompError, OutputError, SourceError, UsageError
+from expcomp.ledger import opening
 from expcomp.ledger.adding import ConflictError
 from expcomp.ledger.archive import Filter
 from expcomp.ledger.identity import plain_text
+from expcomp.ledger.inputs import from_attempts
 from expcomp.ledger.report import report
 from expcomp.ledger.store import Ledger
 from expcomp.tables.ledger import RUNS
@@ -296,6 +298,21 @@ def test_roles_are_declared_not_guessed(tmp_path: Path) -> None:
 # What is there, and what is not
 
 
+def test_roles_of_who_made_the_ledger_second_are_refused_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Ledger(tmp_path / "ledger", create=True, roles={"control": "baseline"})
+    many(2).write_parquet(tmp_path / "runs.parquet")
+    # As if the other had made it after this one looked.
+    monkeypatch.setattr(opening, "is_table", lambda *_: False)
+    monkeypatch.setattr(opening, "take", lambda *_, **__: from_attempts(many(2)))
+    with pytest.raises(UsageError, match="keeps the roles it was made with"):
+        opening.add_to(tmp_path / "ledger", [tmp_path / "runs.parquet"], roles={"new": "baseline"})
+    assert runs(made).height == 0
+    opening.add_to(tmp_path / "ledger", [tmp_path / "runs.parquet"], roles={"control": "baseline"})
+    assert runs(made).height == 2
+
+
 def test_a_missing_ledger_is_an_error_not_an_empty_one(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="holds no table"):
         Ledger(tmp_path / "typo")
@@ -386,6 +403,13 @@ def test_odd_names_of_folders(tmp_path: Path, name: str) -> None:
 def test_a_name_delta_cannot_open_is_refused_before_anything_is_made(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="percent escape"):
         Ledger(tmp_path / name, create=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tilde_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="give it in full"):
+        Ledger("~/ledger", create=True)
     assert list(tmp_path.iterdir()) == []
 
 

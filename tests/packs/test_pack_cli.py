@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from expcomp.cli.main import app
+from expcomp.errors import SourceError
 from tests.helpers import compile_cli
 
 
@@ -63,3 +66,12 @@ def test_errors_name_the_way_out(garden_folder: Path, tmp_path: Path) -> None:
         assert done.returncode == code
         assert words in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_skill_that_is_no_text_is_refused_by_name(garden_folder: Path, tmp_path: Path) -> None:
+    """A folder of packs may come from anywhere."""
+    copied = tmp_path / "packs"
+    shutil.copytree(garden_folder, copied)
+    (copied / "packs/seed-packet-count/SKILL.md").write_bytes(b"\xff\xfe")
+    with pytest.raises(SourceError, match=r"SKILL\.md cannot be read"):
+        run("show", "seed-packet-count", "--packs", copied)

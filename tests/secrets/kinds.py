@@ -123,6 +123,42 @@ hubspot_token              pat|-na1-{h:8}-{h:4}-{h:4}-{h:4}-{h:12}
 onepassword_token          ops|_eyJ{u:250}
 contentful_token           CF|PAT-{u:43}
 sourcegraph_token          sg|p_{h:40}
+fireworks_key      f|w_{a:22}
+pinecone_key       pc|sk_{a:6}_{a:63}
+tavily_key         tv|ly-dev-{a:32}
+elevenlabs_key     sk|_{h:48}
+gemini_key         AQ|.Ab8{u:46}
+cerebras_key       cs|k-{x:48}
+gitlab_routable    gl|pat-{u:27}.01.{x:9}
+notion_secret      secret|_{a:43}
+readme_key         rd|me_{x:70}
+typeform_token     tf|p_{a:40}_{a:16}
+sonar_token        sq|u_{h:40}
+prefect_key        pn|u_{a:36}
+infracost_key      ic|o-{a:32}
+harness_token      pa|t.{a:22}.{h:24}.{a:20}
+asana_token        1|/{d:16}:{h:32}
+slack_cookie       xox|d-{a:40}%2B{a:80}%3D
+twitter_bearer     AAAAAAAAAAAAAAAAAAAAA|{a:30}%3D{a:50}
+paypal_token       A21|AA{u:80}
+plaid_token        access|-production-{h:8}-{h:4}-{h:4}-{h:4}-{h:12}
+shippo_token       shippo|_live_{h:40}
+openshift_token    sha256|~{u:43}
+dropbox_token      sl|.{u:135}
+launchdarkly_key   sd|k-{h:8}-{h:4}-{h:4}-{h:4}-{h:12}
+swarm_token        SWMTKN|-1-{x:50}-{x:25}
+yandex_key         AQ|VN{a:35}
+rancher_token      kubeconfig|-user-{x:5}:{x:54}
+newrelic_insert    NR|II-{u:32}
+resend_key         re|_{a:8}_{a:24}
+grafana_legacy     ey|JrIjoi{a:90}
+scalingo_token     tk|-us-{u:48}
+bcrypt_hash        $2|b$12${a:53}
+shadow_hash        $6|${a:16}${a:86}
+yescrypt_hash      $y|$j9T${a:22}${a:43}
+argon2_hash        $argon2|id$v=19$m=65536,t=3,p=4${a:22}${a:43}
+django_hash        pbkdf2|_sha256$600000${a:22}${b:43}=
+werkzeug_hash      scrypt|:32768:8:1${a:16}${h:128}
 """)
 
 KEYED = _by_key("""
@@ -415,6 +451,111 @@ AROUND = [
         around=("otpauth://totp/Acme:a?secret={}&issuer=Acme", '{"uri": "otpauth://totp/x?secret={}"}'),
     ),
     Kind(
+        "option_password",
+        "{a:8}{d:2}{a:4}",
+        around=(
+            'mycli --password "{}" run',
+            "aws rds create-db-instance --master-user-password {} --wait",
+            "oc login -u dev -p {}",
+            "ldapsearch -x -D cn=admin -w {} -b dc=x",
+            "keytool -genkey -storepass {} -alias x",
+            "htpasswd -bc .htpasswd bob {}",
+            "rabbitmqctl add_user bob {}",
+            "ssh-keygen -t ed25519 -N {} -f k",
+            "echo 'root:{}' | chpasswd",
+            "gh auth login <<< {}",
+            "smbclient //h/s -U bob%{}",
+            "net user bob {} /add",
+            "ConvertTo-SecureString '{}' -AsPlainText -Force",
+            "CREATE USER bob WITH PASSWORD '{}';",
+            "CREATE USER 'bob'@'%' IDENTIFIED BY '{}';",
+            "aws ssm put-parameter --name /db --value {}",
+            "http -a bob:{} https://x.example.com",
+            "redis-cli --pass {} INFO",
+        ),
+    ),
+    Kind(
+        "option_token",
+        "{a:4}{d:2}{a:30}",
+        around=(
+            "vercel deploy --token {} --prod",
+            'mycli --access-token "{}"',
+            "kubectl --token={} get pods",
+            "wandb login {}",
+            "snyk auth {}",
+            "ngrok config add-authtoken {}",
+            "gem push x.gem --key {}",
+            "aws configure set aws_session_token {}",
+            "::add-mask::{}",
+            "Unseal Key 1: {}+/a1",
+        ),
+    ),
+    Kind(
+        "device_password",
+        "{a:8}{d:2}{a:4}",
+        around=(
+            "snmpwalk -v2c -c {} 10.0.0.1",
+            "snmp-server community {} RO",
+            "username admin privilege 15 secret 0 {}",
+            "enable password {}",
+            " pre-shared-key {}",
+            "WIFI:T:WPA;S:Home;P:{};;",
+            'ssid="Home"\n  psk="{}"',
+            "nmcli dev wifi connect Home password {}",
+            "requirepass {}",
+        ),
+    ),
+    Kind(
+        "default_value",
+        "{a:8}{d:2}{a:4}",
+        around=(
+            'os.environ.get("DB_PASSWORD", "{}")',
+            "process.env.DB_PASSWORD || '{}'",
+            "${DB_PASSWORD:-{}}",
+            'variable "db_password" {\n  default = "{}"\n}',
+            '{"adminPassword": {"value": "{}"}}',
+            "DB_PASSWORD=$'{}'",
+            "ENV DB_PASSWORD {}",
+            "setx DB_PASSWORD {}",
+            "| password | {} |",
+            '      + password             = "{}"',
+            "password: >-\n  {}",
+            "password: !!str {}",
+            'access_token: str = "{}"',
+            "password=&quot;{}&quot;",
+            '<entry key="password">{}</entry>',
+            '<wsse:Password Type="PasswordText">{}</wsse:Password>',
+            "<name>db.password</name><value>{}</value>",
+            "password%3D{}%26a%3D1",
+            "**Password:** `{}`",
+            "creds: bob:{}",
+        ),
+    ),
+    Kind(
+        "seed_phrase",
+        "{l:5} {l:4} {l:6} {l:5} {l:4} {l:6} {l:5} {l:4} {l:6} {l:5} {l:4} {l:6}",
+        around=('mnemonic: "{}"', "seed phrase: {}", 'MNEMONIC="{}"'),
+    ),
+    Kind(
+        "pem_listed",
+        "\n".join(f"{n:>6}\t{{b:64}}" for n in range(2, 6)),
+        around=(
+            "     1\t-----BEGIN RSA PRIVATE KEY-----\n{}\n",
+            "$ head -5 k\n     1\t-----BEGIN PRIVATE KEY-----\n{}",
+        ),
+    ),
+    Kind(
+        "pem_tail",
+        "\n".join(["{b:64}"] * 4),
+        around=("$ tail -5 server.key\n{}\n-----END RSA PRIVATE KEY-----\n",),
+    ),
+    Kind(
+        "wrapped_url",
+        "postgres|://app:{a:14}@db:5432/x".replace("|", ""),
+        wrapped=True,
+        around=("  DATABASE_URL: {}", '{"data": {"url": "{}"}}'),
+    ),
+    Kind(
         "spoken_password",
         "{l:4}{d:2}{U:2}{l:3}{d:2}",
         around=(
@@ -427,6 +568,7 @@ AROUND = [
     ),
 ]
 
+_SCHEMES = "postgres postgresql mysql mongodb mongodb+srv redis amqp".split()
 RARE = [
     *_by_shape("""
 together_key       tgp|_v1_{u:43}
@@ -469,6 +611,11 @@ onepassword_plus   ops|_eyJ{b:250}
             ("gitlab", "gl|pat-{u:20}"),
             ("aws_session", "AS|IA{2:16}"),
             ("slack_bot", "xox|b-{d:12}-{d:12}-{a:24}"),
+            ("docker_config", '{"auths":{"ghcr.io":{"auth":"{a:24}"}}}'),
+            ("docker_config_lines", '{\n  "auths": {"ghcr.io": {"auth": "{a:24}"}}}'),
+            ("service_account", '{"type":"service_account","project_id":"p","private_key_id":"{h:40}"}'),
+            ("service_account_lines", '{\n  "type": "service_account",\n  "private_key_id": "{h:40}"}'),
+            *((f"{scheme}_url", f"{scheme}://app:{{a:14}}@db.example.com/x") for scheme in _SCHEMES),
             ("slack_user", "xox|p-{d:12}-{d:12}-{d:12}-{h:32}"),
         )
     ),

@@ -670,6 +670,20 @@ def test_lines_without_a_message_are_counted_and_unknown_types_named(tmp_path):
     assert said["queued_commands"] == [{"line": 3, "prompt": "and this"}]
 
 
+def test_what_was_shown_beside_the_messages_is_kept(tmp_path):
+    talk = Talk()
+    talk.user("see @a.py")
+    file = {"type": "file", "filename": "/x/a.py", "content": {"type": "text", "file": {"content": "x = 1\n"}}}
+    talk.add("attachment", attachment=file)
+    talk.add("attachment", attachment={"type": "task_reminder", "content": [], "itemCount": 0})
+    talk.model("m1", words("a"))
+    frames = load(tmp_path, talk)
+    (kept,) = frames["artifacts"].to_dicts()
+    assert (kept["kind"], kept["name"], json.loads(kept["content"])) == ("other", "file: /x/a.py", file)
+    assert told(frames, "attachment_shown")[0]["detail"].startswith("1 attachments")
+    assert column(frames, "role") == [("user",), ("assistant",)]
+
+
 def test_a_session_of_which_only_titles_are_left_is_told(tmp_path):
     frames = read_frames([save(tmp_path / "x.jsonl", [{"type": "summary", "summary": "t", "leafUuid": "u"}])])
     assert frames["attempts"].is_empty()

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import expcomp as xc
-from expcomp.errors import ExpcompError, OutputError, SourceError
+from expcomp.errors import ExpcompError, OutputError, SourceError, UsageError
 from expcomp.sources import load, stream
 from expcomp.tables.core import CORE
 
@@ -240,3 +240,10 @@ def test_scores_without_a_scale_wait_for_one(tmp_path):
     reasons = xc.compile(ts).rejected["agentic_rl_rollout"]["reject_reasons"].explode().unique().to_list()
     assert reasons == ["scale_unknown"]
     assert xc.compile(xc.read_traces(tmp_path, score_scale=(0, 2))).rows["grpo_rollout_group"].height == 1
+
+
+@pytest.mark.parametrize("given", [(), (["a", "b"],), (3,)])
+@pytest.mark.parametrize("read", [xc.read_traces, xc.scan_traces])
+def test_paths_are_given_one_by_one(read, given):
+    with pytest.raises(UsageError, match=r"expected paths one by one.*read_traces\(\*paths\)"):
+        read(*given)

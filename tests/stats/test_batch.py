@@ -203,3 +203,26 @@ def test_the_seed_and_the_options_decide_the_interval():
         with pytest.raises(StatsError) as refused:
             batch.paired_means(d, **wrong)
         assert refused.value.reason == "bad_option"
+
+
+@pytest.mark.parametrize("power", [-1000, -560, 500, 560, 1000])
+def test_squares_that_no_float_holds_leave_the_figures_as_they_are(power):
+    d, labels = [1.0, 2.0, 3.0, -1.0, 0.5, 0.25], [0, 0, 1, 1, 2, 3]
+    far = [float(np.ldexp(x, power)) for x in d]
+    for one, other in (
+        (batch.paired_means([d], **FEW), batch.paired_means([far], **FEW)),
+        (batch.clustered_means([d], [labels], **FEW), batch.clustered_means([far], [labels], **FEW)),
+    ):
+        assert other.select("t", "p_two_sided").rows() == one.select("t", "p_two_sided").rows()
+        for name in ("mean", "se", "low", "high", "low_bca", "high_bca"):
+            assert other[name][0] == np.ldexp(one[name][0], power)
+
+
+def test_each_comparison_may_have_a_scale_of_its_own():
+    base = np.random.default_rng(0).random(30)
+    d = (base + 1e-5) - base  # one number on paper
+    told = batch.paired_means([d, d], scale=np.array([1.0, 1e-5]), **FEW)
+    assert told["reason"].to_list() == ["zero_width", None]
+    assert batch.paired_means([d], scale=1.0, **FEW)["reason"].to_list() == ["zero_width"]
+    with pytest.raises(StatsError, match="2 values, scale 1"):
+        batch.paired_means([d, d], scale=np.array([1.0]), **FEW)

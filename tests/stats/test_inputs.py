@@ -123,3 +123,22 @@ def test_labels_may_be_of_any_one_type():
         np.array([7, 7, -1, -1]),
     ):
         assert clustered_se(scores, labels).se_cr1 == pytest.approx(expected.se_cr1, rel=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-170, 1e160, 1e300])
+def test_numbers_whose_squares_no_float_holds_are_refused(unit):
+    far = np.array([1.0, 2.0, 4.0, 3.0]) * unit
+    for call in (
+        lambda: mean_se(far),
+        lambda: paired_difference(np.zeros(4), far),
+        lambda: clustered_se(far, [0, 0, 1, 1]),
+    ):
+        with pytest.raises(StatsError, match="cannot be squared"):
+            call()
+
+
+def test_clusters_that_differ_by_the_rounding_of_the_scores_only_are_refused():
+    base = np.random.default_rng(1).random(40)
+    gain = np.tile([0.0011, 0.0009], 20)  # 0.001 in every cluster of two
+    with pytest.raises(StatsError, match="equal means"):
+        paired_clustered(base, base + gain, np.repeat(np.arange(20), 2))

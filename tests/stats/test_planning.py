@@ -116,3 +116,10 @@ def test_a_pilot_without_two_tasks_is_refused() -> None:
         pilot(trials(), baseline="old", candidate="none")
     with pytest.raises(StatsError, match="score"):
         pilot(trials().with_columns(score=pl.lit(float("nan"))), **ARMS)
+
+
+def test_a_plan_is_short_in_a_notebook_and_shows_its_tables() -> None:
+    got = plan(trials(), **ARMS, delta=0.05)
+    assert repr(got) == "Plan(pilot of 12 tasks, 36 and 36 trials; 15 designs)"
+    assert got._repr_html_().count("<table") == 2
+    assert plan(trials(), **ARMS)._repr_html_().count("<table") == 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -180,3 +181,24 @@ def test_what_no_number_of_pairs_shows_is_unknown() -> None:
     assert np.isnan(detectable_t(0.1, [0, -1, np.nan])).all()
     with pytest.raises(StatsError):
         pairs_needed_t(0, [1.0])
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-200, 5e-324])
+def test_a_delta_that_no_number_of_tasks_shows_is_refused(delta: float) -> None:
+    with pytest.raises(StatsError, match="tasks would be needed"):
+        tasks_needed(delta, omega2=0.1)
+    assert tasks_needed(1e300, omega2=0.1).n_required == 2
+
+
+def test_the_least_effect_that_two_sided_pairs_show_is_not_negative() -> None:
+    assert paired_t(pairs=paired_t(effect_size=0.1623109067804602, power=0.6015625), power=0.6015625) > 0
+    assert paired_t(pairs=73, power=0.8) == pytest.approx(0.332356, abs=1e-6)
+
+
+@pytest.mark.parametrize(("pairs", "power"), [(2, 0.6), (2, 0.9), (3, 0.99), (1_000_000, 0.8)])
+@pytest.mark.parametrize("alternative", ["two-sided", "larger", "smaller"])
+def test_an_effect_far_out_has_the_wanted_power(pairs: int, power: float, alternative: Any) -> None:
+    effect = paired_t(pairs=pairs, power=power, alternative=alternative)
+    assert paired_t(effect_size=effect, pairs=pairs, alternative=alternative) == pytest.approx(power, abs=1e-6)
+    if pairs > 2:
+        assert paired_t(effect_size=effect, power=power, alternative=alternative) == pytest.approx(pairs, rel=1e-4)

@@ -86,6 +86,21 @@ CASES: dict[str, tuple[Any, dict[str, Any], tuple[str, ...]]] = {
         {"policy": replace(FAST, objectives={"duration_s": 0.5})},
         ("coverage_incomplete",),
     ),
+    "a guard has no figure of some runs": (
+        lambda f: f.with_columns(style=pl.when((pl.col("arm") == "plain") | (pl.col("attempt") == 0)).then("score")),
+        {"policy": replace(FAST, critical_dimensions=("style",))},
+        ("coverage_incomplete",),
+    ),
+    "a dimension is no number": (
+        lambda f: f.with_columns(style=pl.when(pl.col("arm") == "plain").then("score").otherwise(float("nan"))),
+        {"policy": replace(FAST, critical_dimensions=("style",))},
+        ("coverage_incomplete",),
+    ),
+    "tokens of some runs are not known": (
+        lambda f: f.with_columns(input_tokens=5, output_tokens=pl.when(pl.col("attempt") == 0).then(5)),
+        {"policy": replace(FAST, objectives={"tokens": 0.5})},
+        ("coverage_incomplete",),
+    ),
     "nobody knows what making it cost": (lambda f: f, {"preparation_usd": None}, ("cost_accounting_incomplete",)),
     "a run of unknown cost": (
         lambda f: f.with_columns(cost_usd=pl.when(pl.int_range(pl.len()) > 0).then("cost_usd")),

@@ -262,3 +262,43 @@ def test_the_guard_is_the_join_of_contents_and_names(seen: list[tuple[str, str]]
     contents, names = {c for _, c in seen}, {t for t, _ in seen}
     assert found.report.found.content == sum(c in contents for _, c in held)
     assert found.report.heldout_found == sum(c in contents or t in names for t, c in held)
+
+
+INVISIBLE = {"zero width": "\u200b", "soft hyphen": "\u00ad", "joiner": "\u2060"}
+
+
+@pytest.mark.parametrize("character", INVISIBLE.values(), ids=INVISIBLE)
+def test_invisible_characters_hide_no_text(tmp_path: Path, character: str) -> None:
+    """A page that was copied may have them inside every word."""
+    assert _found_near(tmp_path, character.join(SECRET)) == 1
+
+
+BERTHS = "Найди в журнале портовой конторы все причалы за которые заплатили дважды и назови корабль который заплатил"
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+@pytest.mark.parametrize("secret", [SECRET, BERTHS], ids=["ascii", "other"])
+def test_a_text_in_json_in_a_text_is_found(tmp_path: Path, secret: str, levels: int) -> None:
+    """Arguments of calls are written so, with all that is not ASCII escaped."""
+    text = secret.replace(" ", "\n")
+    for _ in range(levels):
+        text = json.dumps({"query": text})
+    assert _found_near(tmp_path, text, secret) == 1
+
+
+@pytest.mark.parametrize("text", ['{"\\ud83d \\x', '"\\', "[\\u12", "{" + '"a\\"' * 50, '"\\ud800"'])
+def test_what_only_looks_like_json_stays_a_text(text: str) -> None:
+    """It is looked at as it is."""
+    made = row_texts(pl.DataFrame({"data": [json.dumps({"text": text})]}))
+    assert made["text"][0] == text
+
+
+def _found_near(folder: Path, text: str, secret: str = SECRET) -> int:
+    made = row("other")
+    made["data"]["messages"][0]["content"] = text
+    dataset = read_dataset(write(folder / "rows.json", document([made])))
+    now = dataset.tasks.with_columns(receipt_digest=pl.lit(dataset.digest), depth=pl.lit(0, pl.Int64))
+    seen = ExposureIndex(now.select(EXPOSURE.columns.keys()).cast(EXPOSURE.schema))
+    held = heldout(("x", "y", sha("else")), prompt=secret)
+    found = guard(seen, held, level="near", datasets=[dataset], dataset_digests={dataset.digest: dataset.digest})
+    return found.report.errors

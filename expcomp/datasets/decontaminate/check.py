@@ -197,7 +197,7 @@ def _tasks(path: Path) -> pl.DataFrame | None:
     if not path.is_dir():
         return None
     file = task_file(path)
-    frame = pl.read_parquet(file)
+    frame = pl.read_parquet(file, glob=False)
     if file.name == "inventory.parquet":
         frame = frame.rename(_INVENTORY, strict=False)
     return frame.select(

@@ -38,7 +38,8 @@ def _unescape(text: pl.Expr) -> pl.Expr:
 def _fold(text: pl.Expr) -> pl.Expr:
     folds = _folds()
     lower = text.str.normalize("NFKC").str.to_lowercase().str.replace_many(list(folds), list(folds.values()))
-    return lower.str.replace_all(r"\W+", " ")
+    # Soft hyphens and characters without width stand inside words, which read as if they were not there.
+    return lower.str.replace_all(r"\p{Cf}+", "").str.replace_all(r"\W+", " ")
 
 
 def _ascii(text: pl.Expr) -> pl.Expr:
@@ -46,7 +47,7 @@ def _ascii(text: pl.Expr) -> pl.Expr:
 
 
 def normalized(text: pl.Expr) -> pl.Expr:
-    r"""NFKC, case folded, the words (`\w+`) with one space between them."""
+    r"""NFKC, case folded, without invisible characters, the words (`\w+`) with one space between them."""
     plain = pl.when(_escaped(text)).then(_unescape(text)).otherwise(text)
     return _fold(plain).str.strip_chars(" ")
 

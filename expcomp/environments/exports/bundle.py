@@ -13,6 +13,7 @@ from expcomp.environments.cases import read_cases
 from expcomp.environments.exports.case_lines import case_text, json_lines
 from expcomp.environments.exports.opening import CASES, PACKAGE
 from expcomp.environments.folder import read_replay, write_package
+from expcomp.environments.gates import require
 from expcomp.environments.package import EnvironmentPackage
 from expcomp.errors import UsageError
 from expcomp.io.digest import sha256_file
@@ -93,8 +94,10 @@ def write_bundle(made: Bundle, out: Path, target: str, spec: Target, *, force: b
     """Publish an export as a folder, in one step; `left_out.jsonl` says which cases are in no file, and why.
 
     Raises:
+        EnvironmentPackageError: The package, which others may have written, does not pass a gate.
         OutputError: `out` exists and may not be replaced, or cannot be written.
     """
+    require(made.package.frames, made.package.config)
     with publish(out, force=force) as staging:
         left = spec.write(made, staging)
         if not spec.own_manifest:

@@ -19,6 +19,7 @@ _TOKEN = re.compile(r"\d+(?:[-:/]\d+)+|\d+(?:\.\d+)?|[^\W\d_][\w@\-]*(?:\.\w+)*|
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _DIGIT = re.compile(r"\d")
 _PRIVATE = 0xE000
+_OWN_MARK = re.compile("[\ue000-\uf8ff]")
 _FAR = ("last.", "memory", "kb[")
 LONGEST_VALUE = 120
 
@@ -59,7 +60,9 @@ def _words(m: Matrix, row: int) -> Words:
 def skeleton(text: str, words: Words) -> tuple[str, list[str]]:
     """Constant words with SLOT marks, and what stands in the slots."""
     held: list[str] = []
-    for value in sorted(words.own, key=lambda w: (-len(w), w)):
+    # A text with private characters of its own keeps them: no word is marked by one.
+    marked = () if _OWN_MARK.search(text) else sorted(words.own, key=lambda w: (-len(w), w))
+    for value in marked:
         if value not in text or _TOKEN.fullmatch(value):
             continue
         if len(value) > 2 or re.search(rf"\b{re.escape(value)}\b", text):
@@ -71,7 +74,7 @@ def skeleton(text: str, words: Words) -> tuple[str, list[str]]:
         if 0 <= code < len(held):
             constant.append(SLOT)
             slots.append(held[code])
-        elif _DIGIT.search(token) or token in words.known or token in words.own:
+        elif token == SLOT or _DIGIT.search(token) or token in words.known or token in words.own:
             constant.append(SLOT)
             slots.append(token)
         else:

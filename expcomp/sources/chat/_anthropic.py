@@ -81,8 +81,10 @@ def agent_blocks(
         parts=None if plain else dump_json(lift(blocks, found)),
     )
     for result in results:
-        said, _ = result_text(result.get("content"), found)
-        rows.observe(row, ident(result.get("tool_use_id")), said, is_error=_error(result))
+        said, shown = result_text(result.get("content"), found)
+        rows.observe(
+            row, ident(result.get("tool_use_id")), said if said is not None else shown, is_error=_error(result)
+        )
     return row
 
 
@@ -96,8 +98,7 @@ def person_blocks(rows: ChatRows, blocks: list[Any], found: list[dict[str, Any]]
             continue
         images: list[dict[str, Any]] = []
         said, parts = result_text(block.get("content"), images)
-        row = rows.result(ident(block.get("tool_use_id")), said, is_error=_error(block))
-        rows.set(row, parts=parts)
+        row = rows.result(ident(block.get("tool_use_id")), said, parts=parts, is_error=_error(block))
         extras = {k: v for k, v in block.items() if k not in ("type", "tool_use_id", "content", "is_error")}
         if extras:
             rows.leave(row, extras)

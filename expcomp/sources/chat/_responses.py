@@ -171,8 +171,8 @@ def _result(rows: ChatRows, item: dict[str, Any]) -> None:
         whole = isinstance(output, list) and len(texts) == len(output)
         said = "".join(texts) if whole else parts if not isinstance(output, list) else None
     failed = True if item.get("status") in ("failed", "incomplete") and "error" in item else None
-    row = rows.result(ident(item.get("call_id")), said, is_error=failed)
-    rows.set(row, parts=parts, native_id=text(item.get("id")))
+    row = rows.result(ident(item.get("call_id")), said, parts=parts, is_error=failed)
+    rows.set(row, native_id=text(item.get("id")))
     if found:
         rows.attach(row, found)
 

@@ -147,8 +147,13 @@ class ChatRows:
             self._pending.add(row, calls)
         return row
 
-    def result(self, call_id: str | None, content: str | None, *, is_error: bool | None = None) -> int:
-        """What a call brought back: a tool message, and an observation of the step that called (R8)."""
+    def result(
+        self, call_id: str | None, content: str | None, *, parts: str | None = None, is_error: bool | None = None
+    ) -> int:
+        """What a call brought back: a tool message, and an observation of the step that called (R8).
+
+        `parts` is the JSON of what is no plain text: a result that has no text of its own is that to the step.
+        """
         owner, known = self._pending.match(call_id)
         if owner is None:
             owner = self._agent
@@ -156,9 +161,12 @@ class ChatRows:
         self._add("tool", "tool", content, self._step[owner] if owner is not None else None, None, trainable=False)
         if call_id is not None:
             self._more["tool_call_id"][row] = call_id
+        if parts is not None:
+            self._more["parts"][row] = parts
         self.talk.last = "result"
         if owner is not None:
-            self.observe(owner, known if call_id is None else call_id, content, is_error=is_error)
+            seen = content if content is not None else parts
+            self.observe(owner, known if call_id is None else call_id, seen, is_error=is_error)
         return row
 
     def observe(self, row: int, call_id: str | None, content: str | None, *, is_error: bool | None = None) -> None:

@@ -155,7 +155,7 @@ def _turn(rows: ChatRows, raw: Any, pos: int) -> None:
         call_id = ident(entry.get("tool_call_id"))
         if call_id is None:
             call_id = ident(entry.get("tool_use_id"))
-        row = rows.result(call_id, said, is_error=_flagged(entry))
+        row = rows.result(call_id, said, parts=parts, is_error=_flagged(entry))
     elif kind is None:
         detail = f"message {pos} has role {str(native)[:80]!r}; kept as a user message of the harness"
         notes.append(Note("unknown_role", detail, pos=pos))

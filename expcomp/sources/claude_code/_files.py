@@ -7,6 +7,7 @@ import binascii
 from typing import TYPE_CHECKING, Any
 
 from expcomp.io.digest import PREFIX, sha256_hex
+from expcomp.sources._json import dump_json
 from expcomp.sources._values import items, obj, text
 
 if TYPE_CHECKING:
@@ -37,6 +38,24 @@ def inline_files(content: list[Any]) -> tuple[list[Any], list[Row]]:
         out.append({**kept, "artifact": digest, "media_type": mime})
         files.append({"kind": kind, "mime": mime, "bytes": len(data), "digest": digest})
     return out, files
+
+
+def shown_file(about: Row) -> Row | None:
+    """An attachment as an artifact: what the program showed the model beside its messages; none if it says nothing but its type."""
+    kind = text(about.get("type")) or "attachment"
+    if not any(value not in (None, "", [], {}) for key, value in about.items() if key not in ("type", "itemCount")):
+        return None
+    body = dump_json(about)
+    data = body.encode()
+    return {
+        "step_index": None,
+        "kind": "other",
+        "name": f"{kind}: {name}" if (name := text(about.get("filename"))) else kind,
+        "mime": "application/json",
+        "bytes": len(data),
+        "digest": PREFIX + sha256_hex(data),
+        "content": body if len(data) <= _SMALL else None,
+    }
 
 
 def patch_text(native: Row) -> Row | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from expcomp.sources._chat import Note, flat
 from expcomp.sources._values import items, obj, text
+from expcomp.sources.claude_code._files import shown_file
 from expcomp.sources.claude_code._tree import is_boundary
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Said:
         version: Program version in the first line of a stream.
         session_id: Session id in it.
         compactions: Number of compactions.
+        artifacts: Attachments that the model was shown, without the attempt's id.
     """
 
     metadata: Row = field(default_factory=dict)
@@ -37,6 +39,7 @@ class Said:
     version: str | None = None
     session_id: str | None = None
     compactions: int = 0
+    artifacts: list[Row] = field(default_factory=list)
 
 
 def overheard(session: Session) -> Said:
@@ -47,6 +50,7 @@ def overheard(session: Session) -> Said:
     retries: list[int] = []
     cleared: list[int] = []
     links: list[Row] = []
+    shown_at: list[int] = []
     for pos, rec in session.others:
         kind = rec.get("type")
         if kind == "system":
@@ -67,6 +71,9 @@ def overheard(session: Session) -> Said:
             if about.get("type") == "queued_command":
                 shown, parts = flat(about.get("prompt"))
                 queued.append({"line": pos, "prompt": shown if shown is not None else parts})
+            elif (artifact := shown_file(about)) is not None:
+                out.artifacts.append(artifact)
+                shown_at.append(pos)
         elif kind == "result":
             out.result = rec
         elif kind == "pr-link":
@@ -87,6 +94,12 @@ def overheard(session: Session) -> Said:
         [q["line"] for q in queued],
         "queued_command",
         "messages were typed while the model worked; they are in metadata.queued_commands, not among the messages",
+    )
+    _note(
+        out,
+        shown_at,
+        "attachment_shown",
+        "attachments were shown to the model beside its messages; they are among the artifacts, not the messages",
     )
     preserved = [c["line"] for c in compactions if c.get("preservedSegment")]
     _note(

@@ -140,6 +140,7 @@ def _main(batch: Batch, unit: Unit, digest: str, session: Session, said: Said, o
     if session.cut:
         columns["is_truncated"] = True
     told.transcript.notes.extend(said.notes)
+    told.artifacts.extend(said.artifacts)
     row = _add(batch, unit, ident, digest, told, word, options, usage, **columns)
     return Reading(unit, row, told, metadata, home, agent_id, deep)
 

@@ -301,17 +301,15 @@ class _Reader:
         if failed is not True and (content or "").startswith(_ERROR_MARK):
             self.unmarked.append(pos)
         name = self.told.calls.get(call_id) if call_id is not None else None
-        seen = self.talk.result(
+        self.talk.result(
             call_id,
-            content if content is not None else None,
+            content,
             name=name,
             parts=parts,
             at=stamp,
             message=native_ids(rec),
             **flags,
         )
-        if seen is not None and content is None:
-            seen["content"] = parts
         self._ends("result")
         if whole:
             self._structured(whole, call_id, owner)

@@ -92,8 +92,11 @@ def test_the_command_line_takes_instructions_and_tells_what_is_left_out(
     told.write_text('{"case_id": "c1", "instruction": "Do it."}\n')
     command = ["env", "export", folder, "--to", "harbor", "--cases", tmp_path / "cases.jsonl", "--instructions", told]
     done = compile_cli(*command, "--out", tmp_path / "a", "--json")
-    assert list(json.loads(done.stdout)["left_out"]) == ["Two words/2"], done.stderr
+    assert (done.returncode, list(json.loads(done.stdout)["left_out"])) == (0, ["Two words/2"]), done.stderr
     assert (tmp_path / "a/c1/instruction.md").read_text().startswith("Do it.\n")
+    (tmp_path / "one.jsonl").write_text(next(x for x in case_text(*two).splitlines() if "Two words/2" in x) + "\n")
+    done = compile_cli(*command[:5], "--cases", tmp_path / "one.jsonl", "--out", tmp_path / "b", "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (4, "", ""), "none became a task"
 
 
 @pytest.mark.parametrize("line", ['{"case_id": "c1"}', "[1]", '{"case_id": 1, "instruction": "x"}'])
