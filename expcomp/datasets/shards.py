@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 
     from expcomp.tables.targets import Target
 
-SHARD = 96 << 20
-"""Bytes of text after which a config's next file begins: well below the 500 MB that viewers and readers like, and what a worker holds,
-of short messages up to seven times as much."""
+SHARD = 48 << 20
+"""Bytes, of text and `ROW` for each row, after which a config's next file begins: below the 500 MB that viewers and readers like, and as
+much as a worker holds several times."""
+
+ROW = 600
+"""Bytes of text that take as much memory as what a row takes beside its text (measured: 4 KB; text takes seven times its size)."""
 
 _CHUNK = 24 << 20
 
@@ -76,10 +79,10 @@ def _ranked(part: pl.DataFrame) -> pl.DataFrame:
     first = part.select((pl.col("_rich") == best).arg_max()).item()
     if first and not joint:
         part = pl.concat([part.slice(first), part.slice(0, first)])
-    ends = pl.col("_size").cum_sum()
+    weight = pl.col("_size") + ROW
     return part.with_columns(
         _rank=pl.int_range(pl.len(), dtype=pl.UInt32),
-        _shard=((ends - pl.col("_size")) // SHARD).rle_id(),
+        _shard=((weight.cum_sum() - weight) // SHARD).rle_id(),
     )
 
 
@@ -180,8 +183,9 @@ def _gathered(job: ShardJob) -> pl.DataFrame:
 
 
 def _chunks(rows: pl.DataFrame, sizes: pl.Series) -> Iterator[tuple[int, pl.DataFrame]]:
-    """Rows in chunks of about `_CHUNK` bytes of text, so that what is made of them stays small."""
-    lengths = ((sizes.cum_sum() - sizes) // _CHUNK).rle().struct.field("len")
+    """Rows in chunks of about `_CHUNK` bytes, so that what is made of them stays small."""
+    weights = sizes + ROW
+    lengths = ((weights.cum_sum() - weights) // _CHUNK).rle().struct.field("len")
     start = 0
     for length in lengths:
         yield start, rows.slice(start, length)

@@ -29,12 +29,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Sets how much a slice, a bucket and a shard hold."""
 
     def cut(
-        *, read: int = 9_000, piece: int = 20_000, bucket: int = 30_000, shard: int = 3_000, chunk: int = 400
+        *, read: int = 9_000, piece: int = 20_000, bucket: int = 30_000, shard: int = 3_000, chunk: int = 400, row: int = 0
     ) -> None:
         monkeypatch.setattr(stage, "SLICE", read)
         monkeypatch.setattr(stage, "_CHUNK", piece)
         monkeypatch.setattr(stage, "BUCKET", bucket)
         monkeypatch.setattr(shards, "SHARD", shard)
+        monkeypatch.setattr(shards, "ROW", row)
         monkeypatch.setattr(shards, "_CHUNK", chunk)
 
     return cut
@@ -92,7 +93,7 @@ def test_slices_alone_do_not_show_in_any_byte(
 ) -> None:
     name = next(t.name for t in TARGETS.values() if t.kind == kind)
     write_datasets(grouped, [name], tmp_path / "a", options=HALVES, processes=1)
-    small(shard=shards.SHARD, chunk=shards._CHUNK)
+    small(shard=shards.SHARD, chunk=shards._CHUNK, row=shards.ROW)
     write_datasets(grouped, [name], tmp_path / "b", options=HALVES, processes=1)
     assert tree(tmp_path / "a") == tree(tmp_path / "b")
 
