@@ -29,7 +29,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Sets how much a slice, a bucket and a shard hold."""
 
     def cut(
-        *, read: int = 9_000, piece: int = 20_000, bucket: int = 30_000, shard: int = 3_000, chunk: int = 400, row: int = 0
+        *,
+        read: int = 9_000,
+        piece: int = 20_000,
+        bucket: int = 30_000,
+        shard: int = 3_000,
+        chunk: int = 400,
+        row: int = 0,
     ) -> None:
         monkeypatch.setattr(stage, "SLICE", read)
         monkeypatch.setattr(stage, "_CHUNK", piece)
