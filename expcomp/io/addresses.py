@@ -25,3 +25,11 @@ def no_address(path: Path, instead: str) -> None:
     if _ADDRESS.match(str(path)) is not None and not Path(path.parts[0]).exists():
         msg = f"{str(path).replace(':/', '://', 1)} is an address; {instead}"
         raise UsageError(msg)
+
+
+def home_told(path: str | Path) -> str | None:
+    """What is wrong with a path that begins with `~`; None of others."""
+    text = str(path)
+    if text != "~" and not text.startswith("~/"):
+        return None
+    return f"{text}: the shell makes a home folder of ~, a path does not; give it in full, as Path.home() / ..."

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import polars as pl
 
 from expcomp.errors import ConfigError, OutputError, SourceError, UsageError
+from expcomp.io.addresses import home_told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -167,9 +168,8 @@ def uri_of(path: str | Path) -> str:
         text = text.removeprefix("file://")
     if not is_local(text):
         return text
-    if text == "~" or text.startswith("~/"):
-        msg = f"{path}: the shell makes a home folder of ~, a path does not; give it in full, as Path.home() / ..."
-        raise UsageError(msg)
+    if told := home_told(text):
+        raise UsageError(told)
     where = Path(text or "/").absolute()
     try:
         linked = where.is_symlink() or (where / "_delta_log").is_symlink()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from expcomp.errors import OutputError
-from expcomp.io.addresses import no_address
+from expcomp.io.addresses import home_told, no_address
 from expcomp.io.shared_lines import stands_at
 from expcomp.io.whole import disk_error, sweep
 
@@ -58,9 +58,8 @@ def publish(out: Path, *, force: bool = False) -> Iterator[Path]:
             if (said := disk_error(error)) is None:
                 raise
             where = getattr(error, "filename", None)
-            at = (
-                f" ({where})" if where and not str(where).startswith(str(staging)) else ""
-            )  # it may be one that was read
+            # It may be a file that was read.
+            at = f" ({where})" if where and not str(where).startswith(str(staging)) else ""
             msg = f"{out} cannot be written: {said}{at}; nothing was published"
             raise OutputError(msg) from error
 
@@ -132,8 +131,7 @@ def refuse(out: Path, *, force: bool) -> None:
         UsageError: It is an address.
     """
     no_address(out, "outputs go to a folder of this machine, and from there with the tools of the store")
-    if out.parts[:1] == ("~",):
-        msg = f"{out}: the shell makes a home folder of ~, a path does not; give it in full, as Path.home() / ..."
+    if msg := home_told(out):
         raise OutputError(msg)
     if out.is_symlink():
         msg = f"{out} is a symbolic link; give the folder itself"
