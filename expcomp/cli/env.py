@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from expcomp.cli.env_export import tell_package
 from expcomp.cli.options import Force, Json, Quiet
 
 if TYPE_CHECKING:
@@ -285,13 +286,8 @@ def patch(
     """
     from expcomp.environments.folder import open_package
     from expcomp.environments.patch import apply_patch
-    from expcomp.io.documents import json_document
     from expcomp.io.record_files import read_records
 
     made = apply_patch(open_package(folder), read_records(document))
     made.write(out, force=force)
-    if as_json:
-        digest, open_ends = made.artifact_digest, made["unresolved"].height
-        print(json_document({"status": made.status, "artifact_digest": digest, "unresolved": open_ends}), end="")
-    elif not quiet:
-        print(f"{made.status} in {out}, {made.artifact_digest}")
+    tell_package(made, out, as_json=as_json, quiet=quiet)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from expcomp.cli.options import PARTIAL, Force, Json, Quiet
+
+if TYPE_CHECKING:
+    from expcomp.environments.package import EnvironmentPackage
 
 Package = Annotated[Path, typer.Argument(help="Folder of an environment package.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder to write; must not exist, unless --force.")]
@@ -90,10 +93,16 @@ def import_(
     Example: expcomp env import worldbook --out world
     """
     from expcomp.environments.exports.trace2env import read_layout
-    from expcomp.io.documents import json_document
 
     made = read_layout(source)
     made.write(out, force=force)
+    tell_package(made, out, as_json=as_json, quiet=quiet)
+
+
+def tell_package(made: EnvironmentPackage, out: Path, *, as_json: bool, quiet: bool) -> None:
+    """Tell of a package that was written."""
+    from expcomp.io.documents import json_document
+
     if as_json:
         digest, open_ends = made.artifact_digest, made["unresolved"].height
         print(json_document({"status": made.status, "artifact_digest": digest, "unresolved": open_ends}), end="")

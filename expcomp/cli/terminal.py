@@ -67,7 +67,7 @@ def _widths(room: int | None, columns: Sequence[tuple[str, bool]], rows: Sequenc
         words = [cell_len(word) for word in title.split()]
         longest = max(cells, default=0)
         wanted.append(max(longest, cell_len(title)))
-        least.append(max(longest if right else min(longest, NARROW), *words))
+        least.append(max([longest if right else min(longest, NARROW), *words]))
     if room is None:
         return wanted
     room -= GAP * (len(columns) - 1)
