@@ -81,6 +81,17 @@ _watch = _Watch()
 
 
 @contextmanager
+def watched() -> Iterator[list[str]]:
+    """Notes of what is opened for writing, made, moved or removed inside."""
+    _watch.seen.clear()
+    _watch.on = True
+    try:
+        yield _watch.seen
+    finally:
+        _watch.on = False
+
+
+@contextmanager
 def bounded(seconds: float) -> Iterator[None]:
     """CPU time of the process, not the clock: other processes must not decide."""
 
@@ -164,19 +175,15 @@ def problem(inputs: Sequence[Files], name: str | None, *, flat: bool = False) ->
     root = place()
     try:
         there = lay(inputs, root, flat=flat)
-        _watch.seen.clear()
-        try:
-            _watch.on = True
+        with watched() as writes:
             frames = held(
                 lambda: read_frames([root], format=name, options=ReadOptions(max_file_bytes=MAX_FILE)),
                 CPU_START + CPU_EACH * len(inputs),
             )
-        finally:
-            _watch.on = False
         if isinstance(frames, Finding):
             return frames
-        if _watch.seen:
-            return Finding("writes", "; ".join(_watch.seen[:5]))
+        if writes:
+            return Finding("writes", "; ".join(writes[:5]))
         if there != below(root).keys():
             return Finding("writes", "the folder read is another one afterwards")
         return _frames_hold(frames) or _books_hold(frames, inputs, name)
