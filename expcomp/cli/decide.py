@@ -67,7 +67,10 @@ def decide(
         bool, typer.Option("--untrained", help="Nobody trained the candidate: a prompt, a tool, a setting.")
     ] = False,
     heldout: Annotated[
-        list[Path] | None, typer.Option(help="Held-out set; default: the tasks of the runs. Repeatable.")
+        list[Path] | None,
+        typer.Option(
+            help="Held-out set that the tasks of the runs are of; they are looked for in any case. Repeatable."
+        ),
     ] = None,
     policy: Annotated[Path | None, typer.Option(help="TOML file that says what is asked of the candidate.")] = None,
     costs: Annotated[
@@ -146,6 +149,7 @@ def _unsealed(
 ) -> Decided:
     from expcomp.comparing.trials import read_trials
     from expcomp.training.deciding import decide as decided
+    from expcomp.training.looked_for import measured_tasks
     from expcomp.training.policy import DEFAULT_POLICY, read_policy
     from expcomp.training.trial_files import check_models
 
@@ -153,7 +157,7 @@ def _unsealed(
     trials = given.collect(given.frame)
     if trained.profile is not None:
         check_models(trials, arms[1], trained.profile)
-    seen = trained.exposure(heldout or trials.select("benchmark", "task").unique(maintain_order=True))
+    seen = trained.exposure(heldout, measured_tasks(what, *arms))
     asked = DEFAULT_POLICY if policy is None else read_policy(policy)
     return decided(what, *arms, exposure=seen, policy=asked, **more)
 
@@ -172,7 +176,7 @@ def _sealed(paths: list[Path], trained: Trained, heldout: list[Path], more: dict
         experiment,
         benchmark,
         read_receipts(receipts_path),
-        exposure=trained.exposure(heldout or heldout_frame(benchmark)),
+        exposure=trained.exposure(heldout, heldout_frame(benchmark)),
         **more,
     )
 
@@ -193,6 +197,9 @@ def _show(found: Decided) -> None:
     if not c.complete or c.unmeasured:
         print(f"  runs: {c.failed_runs:,} without a result, {c.missing_runs:,} missing, {c.surplus_runs:,} too many")
         print(f"  guarded but not measured: {', '.join(c.unmeasured) or 'none'}")
+    if c.archived_runs:
+        gone = Count(c.archived_tasks or 0)
+        print(f"  archive: {Count(c.archived_runs):run is|runs are} left out; {gone:task has|tasks have} no other")
     for m in (*c.objectives, *c.dimensions):
         print(f"  guard {m.name}: {m.baseline_mean:.4g} to {m.candidate_mean:.4g}, tolerance {m.tolerance:.4g}")
     e = found.exposure

@@ -44,15 +44,14 @@ class Trained:
         self.receipts, self.inventories, self.report, self.untrained = receipts, inventories, report, untrained
         self.profile = _profile(job, profile)
 
-    def exposure(self, heldout: list[Path] | pl.DataFrame) -> Exposure | ExposureReport:
-        """What the held-out guard says."""
-        import polars as pl
-
+    def exposure(self, heldout: list[Path], measured: pl.DataFrame) -> Exposure | ExposureReport:
+        """What the held-out guard says of a held-out set and of the tasks that were measured."""
         from expcomp.tables.training import EXPOSURE
         from expcomp.training.documents import read_document
         from expcomp.training.exposure import ExposureIndex
         from expcomp.training.guard import ExposureReport
         from expcomp.training.lineage import check_exposure
+        from expcomp.training.looked_for import with_measured
         from expcomp.training.receipts import TrainingReceipt
 
         if self.report is not None:
@@ -63,7 +62,7 @@ class Trained:
             trained = (
                 ExposureIndex(EXPOSURE.empty()) if self.untrained else read_document(TrainingReceipt, self.receipts[0])
             )
-        held: Any = heldout if isinstance(heldout, pl.DataFrame) else list(heldout)
+        held = with_measured(heldout, measured) if heldout else measured
         return check_exposure(trained, held, receipts=store, inventories=self.inventories)
 
 

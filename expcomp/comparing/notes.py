@@ -28,9 +28,10 @@ NOTES = (
         "{n_units:task|tasks}, below min_units={min_units}: skew cannot be seen; the exact sign test gives p = {sign_p:.3g}",
     ),
     Note(
-        lambda f: f["n_clusters"] is not None and 0 < f["n_clusters"] < 10,
+        lambda f: f["n_clusters"] is not None and 1 < f["n_clusters"] < 10,
         "{n_clusters:cluster|clusters}: below about 10 the clustered interval is too narrow",
     ),
+    Note(lambda f: f["n_clusters"] == 1, "one cluster: nothing tells how clusters differ, so there is no interval"),
     Note(
         lambda f: f["repeated_clusters"] > 0,
         "{repeated_clusters:cluster holds|clusters hold} more than one task; cluster='cluster' takes them as the unit",
@@ -40,7 +41,7 @@ NOTES = (
         "{better:task|tasks} better and {worse} worse; no difference in the other {ties}",
     ),
     Note(
-        lambda f: f["method"] is not None and f["low"] is None and f["n_units"] > 1,
+        lambda f: f["method"] is not None and f["low"] is None and f["n_units"] > 1 and f["n_clusters"] != 1,
         "all differences are the same: no interval",
     ),
     Note(lambda f: not f["scaled"], "scores have no known scale: means and differences are in units of the score"),

@@ -10,7 +10,7 @@ import polars as pl
 from expcomp.comparing.given import from_user
 from expcomp.compiler.compilation import Compilation
 from expcomp.errors import UsageError
-from expcomp.ledger.cases import active, terminal
+from expcomp.ledger.cases import CASE, active, terminal
 from expcomp.ledger.inputs import PROFILE, from_attempts
 from expcomp.ledger.store import Ledger
 from expcomp.ledger.views import roled
@@ -73,6 +73,31 @@ def _read(what: Any, more: Sequence[str]) -> Trials:
     raise UsageError(msg)
 
 
+def put_away(what: Any, names: Sequence[str]) -> tuple[int, int]:
+    """Runs of arms or roles that lie in the archive of a ledger, and tasks of which these arms have no other run.
+
+    Args:
+        what: As for `trials_of`; what is no ledger and no frame of its runs has no archive.
+        names: Arms or roles.
+    """
+    if isinstance(what, Ledger):
+        runs, collect = _runs_of(what)
+    elif isinstance(what, pl.DataFrame | pl.LazyFrame) and "filed_case" in what.collect_schema():
+        runs, collect = what.lazy(), pl.LazyFrame.collect
+    else:
+        return 0, 0
+    own = [
+        (pl.col("arm_id") == n) | ((pl.col("role") == n) & ~((pl.col("arm_id") == n) & active()).any()) for n in names
+    ]
+    of_arms = runs.select(*CASE, "arm_id", "role", "archive_state").filter(
+        pl.any_horizontal(own).fill_null(value=False)
+    )
+    by_task = of_arms.group_by(CASE, maintain_order=True).agg(runs=(~active()).sum(), gone=(~active()).all())
+    counts = by_task.select(pl.col("runs").sum(), pl.col("gone").sum())
+    runs_away, tasks_away = collect(counts.cast(pl.Int64)).row(0)
+    return int(runs_away), int(tasks_away)
+
+
 def _of_frame(frame: pl.DataFrame | pl.LazyFrame, more: Sequence[str]) -> Trials:
     names = frame.collect_schema()
     if "filed_case" in names:
@@ -84,15 +109,20 @@ def _of_frame(frame: pl.DataFrame | pl.LazyFrame, more: Sequence[str]) -> Trials
 
 
 def _of_ledger(ledger: Ledger, more: Sequence[str]) -> Trials:
+    runs, collect = _runs_of(ledger)
+    _known(more, runs.collect_schema())
+    return _of_runs(runs, more, collect)
+
+
+def _runs_of(ledger: Ledger) -> tuple[pl.LazyFrame, Callable[[pl.LazyFrame], pl.DataFrame]]:
     """The runs by the rules of the default profile: those of the ancestor say neither scale nor infrastructure."""
     from expcomp.ledger.pack import read_pack
     from expcomp.ledger.recompute import recompute
 
     runs = ledger.runs
-    _known(more, runs.collect_schema())
     if ledger.profile == PROFILE:
-        return _of_runs(runs, more, ledger.collect)
-    return _of_runs(roled(recompute(ledger.collect(runs), read_pack(PROFILE)).lazy(), ledger.roles), more)
+        return runs, ledger.collect
+    return roled(recompute(ledger.collect(runs), read_pack(PROFILE)).lazy(), ledger.roles), pl.LazyFrame.collect
 
 
 def _of_runs(

@@ -14,13 +14,15 @@ from expcomp.io.canonical_rows import json_text, utf16_order
 COLUMNS = ("benchmark", "task", "content_digest")
 DIGEST = r"^sha256:[0-9a-f]{64}$"
 LONGEST = 512
+# The separators of ASCII are space to Python, which checks documents, and none to Polars.
+_OUTER_SPACE = r"^[\s\x1c-\x1f]|[\s\x1c-\x1f]$"
 
 
 def _name(column: str) -> pl.Expr:
     return (
         pl.col(column).is_not_null()
         & pl.col(column).str.len_chars().is_between(1, LONGEST)
-        & ~pl.col(column).str.contains(r"^\s|\s$")
+        & ~pl.col(column).str.contains(_OUTER_SPACE)
     ).fill_null(value=False)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any, NamedTuple
 
+from expcomp.io.counts import Count
 from expcomp.io.visible import visible
 
 # Columns that hold messages, in the order they are read, and whether what the agent writes there carries loss:
@@ -98,6 +99,9 @@ def conversation_html(row: Mapping[str, Any]) -> str:
 def _summary(turns: list[_Turn]) -> str:
     agent = [t for t in turns if t.loss or t.role in _AGENT or t.role.startswith("step")]
     total, kept = sum(t.size for t in turns), sum(t.size for t in turns if t.loss)
+    if turns and not agent:
+        # Rows of GRPO and its kin end where the agent is to begin: nothing is masked, nothing is there yet.
+        return f"a prompt of {Count(len(turns)):turn|turns}, {Count(total):character|characters}; the agent answers in training"
     share = f" ({kept / total:.0%})" if total else ""
     return (
         f"{sum(t.loss for t in turns)} of {len(agent)} agent turns carry loss: {kept:,} of {total:,} characters{share}"

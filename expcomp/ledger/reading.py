@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
@@ -151,6 +152,9 @@ class Reading:
                 f"{self.path}: the part {part} cannot be read: {first_line(error)}; restore it, or read another version"
             )
             raise SourceError(msg) from error
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(repr(self))}</p>{self.collect(self.cases)._repr_html_()}"
 
     def _read(self, seen: Snapshot) -> pl.LazyFrame:
         frame = seen.scan()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from expcomp.errors import UsageError
+from expcomp.io.counts import Count
 from expcomp.io.delta import Change, create_table, open_table
 from expcomp.ledger import adding, changes
 from expcomp.ledger.about import DEFAULT, NAME, about_of, known_profile
@@ -176,8 +177,8 @@ class Ledger(Reading):
 
     def __repr__(self) -> str:
         seen = self._snapshot()
-        rows = seen.files["num_records"].sum()
-        return f"Ledger({str(self.path)!r}, profile {self.profile}: {rows:,} runs in {seen.files.height:,} files, version {seen.version})"
+        rows, files = Count(seen.files["num_records"].sum()), Count(seen.files.height)
+        return f"Ledger({str(self.path)!r}, profile {self.profile}: {rows:run|runs} in {files:file|files}, version {seen.version})"
 
     def _add(self, given: Inputs, at: datetime | None, conflict: str, action: str, *, dry_run: bool) -> AddReport:
         own = self.profile == DEFAULT

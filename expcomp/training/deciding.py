@@ -17,9 +17,10 @@ from expcomp.training.decisions import Accounting, ImprovementDecision, Measure,
 from expcomp.training.documents import TamperedError, document_digest, seal, verify_seal
 from expcomp.training.experiments import BenchmarkSeal, EvaluationPolicy, ExperimentDocument
 from expcomp.training.guard import Exposure, ExposureReport
+from expcomp.training.looked_for import check_asked, measured_tasks
 from expcomp.training.measuring import measure
 from expcomp.training.policy import DEFAULT_POLICY
-from expcomp.training.sealing import cells, task_benchmarks
+from expcomp.training.sealing import cells, heldout_frame, task_benchmarks
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,11 @@ def decide(
         score_scale: Low and high end of scores whose scale is not known.
 
     Raises:
-        UsageError: An unknown arm or column, or no task that both arms have a result for.
+        UsageError: An unknown arm or column, no task that both arms have a result for, or a guard that was asked about other tasks.
         TableError: A frame of the caller does not hold to the table of trials.
     """
     policy = policy or DEFAULT_POLICY
+    check_asked(exposure, measured_tasks(what, baseline, candidate))
     comparison = measure(
         what,
         baseline,
@@ -115,8 +117,9 @@ def decide_experiment(
 
     Raises:
         TamperedError: Experiment and benchmark do not hold together, or are not what was sealed.
-        UsageError: No task has a result of both arms.
+        UsageError: No task has a result of both arms, or the guard was asked about other tasks.
     """
+    check_asked(exposure, heldout_frame(benchmark))
     findings = verify_receipts(experiment, benchmark, receipts)
     designed = cells(experiment, benchmark)
     wanted = (

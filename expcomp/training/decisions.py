@@ -115,6 +115,8 @@ class MeasuredComparison(Sealed, frozen=True, kw_only=True):
         failed_runs: Runs of both arms without a result.
         missing_runs: Runs that are not there.
         surplus_runs: Runs that are there a second time, or that nobody asked for.
+        archived_runs: Runs of both arms that lie in the archive of the ledger and are no part of this; unset where none do.
+        archived_tasks: Tasks of which all runs of both arms lie there: they were run, and are not compared.
         unmeasured: Metrics that the policy guards and that have no figure.
     """
 
@@ -130,6 +132,8 @@ class MeasuredComparison(Sealed, frozen=True, kw_only=True):
     failed_runs: Count
     missing_runs: Count = 0
     surplus_runs: Count = 0
+    archived_runs: Positive | UnsetType = UNSET
+    archived_tasks: Positive | UnsetType = UNSET
     score: Measure
     objectives: tuple[Measure, ...] = ()
     dimensions: tuple[Measure, ...] = ()

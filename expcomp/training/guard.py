@@ -112,10 +112,12 @@ class Exposure:
     Attributes:
         hits: `EXPOSURE_HITS`: for the owner of the held-out set.
         report: Counts, for anybody.
+        heldout: What was looked for (`HELD_OUT`): for the owner, too.
     """
 
     hits: pl.DataFrame
     report: ExposureReport
+    heldout: pl.DataFrame
 
     def refuse(self) -> None:
         """Refuse the profile when a held-out task was found.
@@ -174,7 +176,7 @@ def guard(
         "field",
     )
     every = pl.concat(hits).sort(order, maintain_order=True)
-    return Exposure(every, _report(index, held, every, level))
+    return Exposure(every, _report(index, held, every, level), held)
 
 
 def _tasks(index: ExposureIndex, held: pl.DataFrame, kinds: tuple[str, ...], policy: GuardPolicy) -> pl.DataFrame:

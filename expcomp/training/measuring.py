@@ -14,6 +14,7 @@ from expcomp.comparing.comparison import Comparison
 from expcomp.comparing.estimates import How, estimates
 from expcomp.comparing.guards import GUARDS
 from expcomp.comparing.prepare import prepared
+from expcomp.comparing.trials import put_away
 from expcomp.errors import UsageError
 from expcomp.io.canon import digest_bytes
 from expcomp.io.canonical_rows import json_text
@@ -86,6 +87,7 @@ def measure(
     if not found.n_units:
         raise UsageError(f"no task has a result of both {baseline} and {candidate}; nothing was measured")
     repetitions, coverage = _coverage(trials, designed)
+    archived = [n or UNSET for n in put_away(what, [baseline, candidate])]
     objectives, dimensions = _objectives(found, policy), _dimensions(trials, policy)
     guarded = {name: GUARDS[name] for name in policy.objectives} | {n: _finite(n) for n in policy.critical_dimensions}
     whole = trials.select(e.is_not_null().all().alias(name) for name, e in guarded.items())
@@ -105,6 +107,8 @@ def measure(
             failed_runs=coverage["failed"],
             missing_runs=coverage["missing"],
             surplus_runs=coverage["surplus"],
+            archived_runs=archived[0],
+            archived_tasks=archived[1],
             score=_score(found, policy),
             objectives=objectives,
             dimensions=dimensions,

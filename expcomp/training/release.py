@@ -12,6 +12,17 @@ from expcomp.training.documents import Document, Name, Rule, Sealed, Sha256, Tex
 Surface = Name
 
 
+def _of_comparison(decision: ImprovementDecision, comparison: MeasuredComparison) -> bool:
+    """Whether a decision to ship has the figures of a comparison, and may rest on them: no policy asks for less than a bound above 0."""
+    score = comparison.score
+    low = score.interval.low
+    figures = (low, score.difference, score.interval.high, score.interval.method, comparison.n_units)
+    same = figures == (decision.low, decision.point, decision.high, decision.method, decision.n_units)
+    own = comparison.experiment_digest == decision.experiment_digest
+    whole = comparison.complete and not comparison.unmeasured
+    return same and own and whole and low is not None and low > 0
+
+
 class ImprovementProposal(Sealed, frozen=True, kw_only=True):
     """A candidate that may ship, with what speaks for it."""
 
@@ -46,6 +57,13 @@ class ImprovementProposal(Sealed, frozen=True, kw_only=True):
             lambda p: p.decision.comparison_digest == p.comparison.digest,
             "the digest of the comparison",
             lambda p: p.decision.comparison_digest,
+            tampered=True,
+        ),
+        Rule(
+            "proposal_not_of_comparison",
+            "decision",
+            lambda p: _of_comparison(p.decision, p.comparison),
+            "the figures of a complete comparison of the same experiment, whose lower bound is above 0",
             tampered=True,
         ),
     )

@@ -23,6 +23,7 @@ from expcomp.training.experiments import (
     ScenarioIdentity,
     SuiteDocument,
     TaskDocument,
+    check_fresh,
 )
 from expcomp.training.profile import Profile
 
@@ -114,8 +115,10 @@ def seal_experiment(
         execution_ref: Digest that pins executors and adapters.
 
     Raises:
-        DocumentError: Both states are the same, or the candidate was developed on this benchmark.
+        DocumentError: Both states are the same, or the candidate was developed on this benchmark, or trained on a task of it: on
+            equal content, as far as its receipts list their tasks. `decide` looks at names and inventories, too.
     """
+    check_fresh(benchmark, [], _developed_on(candidate))
     change = profile_diff(baseline, candidate)
     made: ExperimentDocument = seal(
         ExperimentDocument(
@@ -132,6 +135,13 @@ def seal_experiment(
     )
     check_experiment(made, benchmark)
     return made
+
+
+def _developed_on(candidate: Profile) -> set[str]:
+    """Contents of the tasks that the receipts of a profile list."""
+    training = candidate.training
+    receipts = [] if training is None else [training.receipt, *training.ancestors]
+    return {t.content_digest for r in receipts if isinstance(r.dataset.tasks, tuple) for t in r.dataset.tasks}
 
 
 def check_experiment(experiment: ExperimentDocument, benchmark: BenchmarkSeal) -> None:

@@ -316,6 +316,13 @@ def test_min_units_counts_clusters():
     assert found.needed["clusters"] == 8
 
 
+def test_one_cluster_is_why_there_is_no_interval():
+    found = compare(clustered().with_columns(repo=pl.lit("all")), cluster="repo")
+    assert (found.n_clusters, found.low, found.decision) == (1, None, "need_more_data")
+    (note,) = [n for n in found.notes if "interval" in n]
+    assert note.startswith("one cluster: ")
+
+
 def test_a_task_without_a_cluster_is_one():
     frame = clustered().with_columns(repo=pl.when(pl.col("repo") != "0").then("repo"))
     found = compare(frame, cluster="repo")

@@ -82,6 +82,17 @@ def test_an_empty_row() -> None:
     assert "xc-row" in conversation_html({"messages": None})
 
 
+def test_a_prompt_alone_says_that_the_agent_answers_in_training() -> None:
+    text = conversation_text({"task_id": "t1", "prompt": [turn("system", "Be brief."), turn("user", "Find it.")]})
+    assert text.startswith("a prompt of 2 turns, 17 characters; the agent answers in training\n")
+    assert "loss" not in text
+    # ms-swift keeps the prompt under another name.
+    assert conversation_text({"messages": [{"role": "user", "content": "u"}]}).startswith(
+        "a prompt of 1 turn, 1 character;"
+    )
+    assert "a prompt of 1 turn" in conversation_html({"prompt": "task"})
+
+
 def test_control_characters_are_made_visible() -> None:
     text = conversation_text({"messages": [turn("user", "\x1b[31mred\r\x07\u202e")]})
     assert "\x1b" not in text

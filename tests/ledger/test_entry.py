@@ -137,6 +137,7 @@ def test_a_run_that_is_loaded_again_is_the_run_that_was_made(ours):
         run(round_reward_trace={"best_round_passed": True}, score_failure_attribution="x", score=0, **SCALE),
         run(score=0.5, **SCALE),
         run(score=float("nan")),
+        run(score=0, trials=[{"exception_type": "AgentSetupTimeout"}]),
         run(trials=[{"exception_type": "AgentSetupTimeout"}]),
         run(first_blocker="unheard_of"),
         run(official_task_score={"passed": True}),
@@ -145,6 +146,26 @@ def test_a_run_that_is_loaded_again_is_the_run_that_was_made(ours):
     ]
     made = entries(records, ours, recorded_at=NOW)
     assert_frame_equal(recompute(made, ours), made)
+
+
+SETUP_TIMEOUT = {"trials": [{"exception_type": "AgentSetupTimeoutError"}]}
+NO_ENVIRONMENT = {"failure_attribution_labels": ["environment_setup_failed_before_worker"]}
+
+
+@pytest.mark.parametrize(
+    ("score", "more", "name", "infra"),
+    [
+        (0, {}, "none", False),
+        (0, SETUP_TIMEOUT, "agent_setup_timeout_before_worker_start", True),
+        (0, NO_ENVIRONMENT, "environment_setup_failed_before_worker", True),
+        (0, {"trials": [{"exception_type": "TimeoutError"}]}, "agent_timeout_before_solution_completion", False),
+        (85, SETUP_TIMEOUT, "none", False),  # how good 85 is nobody knows; it may be a pass
+    ],
+)
+def test_a_zero_on_no_known_scale_is_explained_by_what_went_wrong(ours, score, more, name, infra):
+    row = one(ours, score=score, **more)
+    assert (row["failure_class"], row["infra"], row["passed"]) == (name, infra, None)
+    assert row["failure_scope"] == ("runner_or_setup" if infra else "case_or_solution")
 
 
 # Weakness 20: infrastructure by a word inside a name.

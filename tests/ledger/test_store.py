@@ -66,6 +66,15 @@ def test_attempts_that_tell_nothing_apart_but_their_place_are_all_kept(ledger: L
     assert runs(ledger).height == 6
 
 
+def test_a_notebook_shows_a_ledger_by_its_cases(ledger: Ledger) -> None:
+    assert "Ledger(" in ledger._repr_html_()
+    ledger.add(many(4, cases=2).with_columns(task_id=pl.lit("<b>") + pl.col("task_id")))
+    shown = ledger._repr_html_()
+    assert "4 runs in 1 file," in shown
+    assert "case-1" in shown
+    assert "<b>" not in shown
+
+
 def test_the_table_holds_to_its_contract(ledger: Ledger) -> None:
     ledger.add(many(20))
     frame = runs(ledger)

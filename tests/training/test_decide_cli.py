@@ -14,9 +14,12 @@ from typer.testing import CliRunner, Result
 
 from expcomp.cli.main import app
 from expcomp.errors import ExpcompError
+from expcomp.ledger.archive import Filter
+from expcomp.ledger.store import Ledger
 from expcomp.training.costs import CostLedger
 from expcomp.training.documents import document_bytes, read_document
 from expcomp.training.profile import Profile
+from tests.ledger.attempts import many
 from tests.training.made import ancestry, profile, row, sha, write
 from tests.training.measured import CANDIDATE, all_receipts, changed, experiment, trials, write_sealed
 from tests.training.run.jobs import dataset, made
@@ -87,7 +90,7 @@ def test_two_files_of_trials_the_baseline_first(tmp_path: Path, given: list[obje
 
 
 def test_a_profile_that_was_trained_on_the_tasks_of_the_runs(given: list[object], tmp_path: Path) -> None:
-    path, report = tmp_path / "profile.json", tmp_path / "report.json"
+    path = tmp_path / "profile.json"
     path.write_bytes(document_bytes(CANDIDATE))
     told = call(*given, "--profile", path, "--preparation-usd", 0)
     assert told.stdout.startswith("ship")
@@ -100,11 +103,36 @@ def test_a_profile_that_was_trained_on_the_tasks_of_the_runs(given: list[object]
     assert (result.exit_code, "held_out_exposure" in result.stdout) == (1, True)
     (tmp_path / "receipt.json").write_bytes(document_bytes(CANDIDATE.training.receipt))  # type: ignore[union-attr]
     assert "held_out_exposure" in call(*given, "--receipt", tmp_path / "receipt.json").stdout
-    other = write(tmp_path / "heldout.jsonl", json.dumps({"task": "new", "benchmark": "garden"}))
-    assert call(*given, "--profile", path, "--heldout", other, "--preparation-usd", 0).exit_code == 0
-    shown = CliRunner().invoke(app, ["exposure", "check", "--profile", str(path), "--heldout", str(other), "--json"])
-    report.write_text(shown.stdout)
-    assert call(*given, "--exposure", report, "--preparation-usd", 0).exit_code == 0
+    # A set that is named is looked for beside the tasks of the runs, not in their place.
+    part = write(tmp_path / "heldout.jsonl", json.dumps({"task": "t01", "benchmark": "garden"}))
+    result = call(*given, "--profile", path, "--heldout", part, "--preparation-usd", 0)
+    assert "held_out_exposure" in result.stdout
+    assert "24 held-out tasks, refused" in result.stdout
+    other = write(tmp_path / "other.jsonl", json.dumps({"task": "new", "benchmark": "garden"}))
+    error = refused(*given, "--profile", path, "--heldout", other)
+    assert (error.exit_code, "holds none of the 24 tasks" in str(error)) == (2, True)
+
+
+def test_a_report_of_the_guard(given: list[object], tmp_path: Path) -> None:
+    path, report = tmp_path / "profile.json", tmp_path / "report.json"
+    path.write_bytes(document_bytes(CANDIDATE))
+    for tasks, fine in ((24, True), (23, False)):
+        held = write(tmp_path / "h.jsonl", "".join(json.dumps({"task": f"t{n:02}"}) + "\n" for n in range(tasks)))
+        shown = CliRunner().invoke(app, ["exposure", "check", "--profile", str(path), "--heldout", str(held), "--json"])
+        report.write_text(shown.stdout)
+        args = (*given, "--exposure", report, "--preparation-usd", 0)
+        if fine:
+            assert call(*args).exit_code == 0
+        else:
+            assert "asked about 23 tasks" in str(refused(*args))
+
+
+def test_runs_in_the_archive_are_told(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l", create=True)
+    ledger.add(many(40))
+    ledger.archive(Filter(benchmark="bench", cases=("case-3",)), reason="a bad case")
+    told = call(tmp_path / "l", "-b", "control", "-c", "new", "--untrained").stdout
+    assert "  archive: 4 runs are left out; 1 task has no other\n" in told
 
 
 def test_trials_of_another_model_than_was_trained(given: list[object], tmp_path: Path) -> None:

@@ -8,9 +8,12 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from expcomp.errors import ConfigError, UsageError
+from expcomp.ledger.archive import Filter
+from expcomp.ledger.store import Ledger
 from expcomp.training.cost_frames import read_costs
 from expcomp.training.costs import CostLedger
 from expcomp.training.deciding import Decided, decide, decide_experiment, decision_of, verify_decision
@@ -19,8 +22,10 @@ from expcomp.training.documents import TamperedError, document_bytes, seal
 from expcomp.training.experiments import EvaluationPolicy
 from expcomp.training.guard import Exposure
 from expcomp.training.lineage import check_exposure
+from expcomp.training.looked_for import with_measured
 from expcomp.training.policy import DEFAULT_POLICY, read_policy
 from expcomp.training.run_receipts import receipts_frame
+from tests.ledger.attempts import many
 from tests.training.made import profile, sha
 from tests.training.measured import CANDIDATE, all_receipts, experiment, receipt, trials
 
@@ -314,3 +319,52 @@ def test_a_ledger_that_is_silent_about_the_training_is_not_complete(tmp_path: An
     assert decided(trials(0.2), **given | {"preparation_usd": 1.0}).outcome == "ship"
     nobody = check_exposure(profile(), HELD)
     assert decided(trials(0.2), exposure=nobody, **given).outcome == "ship"
+
+
+def test_a_guard_that_was_asked_about_other_tasks_decides_nothing() -> None:
+    frame, others = trials(0.2), HELD.with_columns(task=pl.concat_str(pl.lit("x"), "task"))
+    with pytest.raises(UsageError, match="not asked about 24 of them, as t00"):
+        decided(frame, exposure=check_exposure(CANDIDATE, others))
+    with pytest.raises(UsageError, match="not asked about 1 of them, as t00"):
+        decided(frame, exposure=check_exposure(CANDIDATE, pl.concat([HELD.slice(1), others])))
+    few = check_exposure(CANDIDATE, HELD.slice(1))
+    for exposure in (few, few.report):
+        with pytest.raises(UsageError, match="asked about 23 tasks, and the runs are of 24 tasks"):
+            decided(frame, exposure=exposure)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="asked about 1 task, and the runs are of 20"):
+        decide_experiment(E, B, receipts_frame(RECEIPTS), exposure=check_exposure(CANDIDATE, HELD.head(1)))
+    # A benchmark goes by several names, and a set of texts by none.
+    for held in (HELD.with_columns(benchmark=pl.lit("garden@1.0")), HELD.select(prompt="task")):
+        assert decided(frame, exposure=check_exposure(CANDIDATE, held)).outcome == "ship"
+
+
+def test_to_name_a_held_out_set_takes_nothing_away() -> None:
+    measured = pl.DataFrame({"benchmark": ["bench", "garden"], "task": ["one", "t01"]})
+    part = pl.DataFrame({"benchmark": "garden", "task": ["t01"], "prompt": ["Water the beds."]})
+    found = with_measured(part, measured)
+    assert found.select("task", "prompt").rows() == [("t01", "Water the beds."), ("one", None)]
+    assert check_exposure(CANDIDATE, found).report.errors == 1
+    assert with_measured(measured, measured).height == 2
+    assert with_measured(part.select("prompt"), measured).height == 3
+    known = measured.with_columns(content_digest=pl.lit(sha("one")))
+    assert with_measured(pl.DataFrame({"task": ["another name"], "content_digest": [sha("one")]}), known).height == 1
+    with pytest.raises(UsageError, match="holds none of the 2 tasks that the runs are of, as one"):
+        with_measured(part.with_columns(task=pl.lit("t99")), measured)
+
+
+def test_what_was_put_into_the_archive_leaves_a_trace(tmp_path: Any) -> None:
+    ledger = Ledger(tmp_path / "l", create=True, roles={"control": "baseline", "new": "treatment"})
+    ledger.add(many(40))
+    held = pl.DataFrame({"task": [f"case-{n}" for n in range(10)]})
+
+    def measured(of: Any, *arms: str) -> tuple[Any, Any, int]:
+        told = decide(of, *arms, exposure=check_exposure(CANDIDATE, held), policy=FAST).comparison
+        return told.archived_runs, told.archived_tasks, told.n_tasks
+
+    for arms in (("control", "new"), ("baseline", "treatment")):
+        assert measured(ledger, *arms) == (UNSET, UNSET, 10)
+    ledger.archive(Filter(benchmark="bench", cases=("case-3",)), reason="a bad case")
+    ledger.archive(Filter(benchmark="bench", cases=("case-4",), arms=("new",)), reason="a bad night")
+    for arms in (("control", "new"), ("baseline", "treatment")):
+        assert measured(ledger, *arms) == (6, 1, 9)
+    assert measured(ledger.runs, "control", "new") == (6, 1, 9)

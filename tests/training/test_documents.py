@@ -409,6 +409,16 @@ def test_harness_and_model_are_explicit(name: str) -> None:
         from_wire(Profile, {k: v for k, v in to_wire(profile()).items() if k != name})
 
 
+def compared(**change: Any) -> dict[str, Any]:
+    """Another comparison, and a decision that names it and has its bound."""
+    comparison = seal(swap(made.COMPARISON, **change))
+    low = comparison.score.interval.low
+    return {
+        "comparison": comparison,
+        "decision": seal(swap(made.DECISION, comparison_digest=str(comparison.digest), low=low)),
+    }
+
+
 # What spans fields of the other documents: the document, what is changed, the code.
 
 CODES: list[tuple[Document, dict[str, Any], str]] = [
@@ -442,6 +452,11 @@ CODES: list[tuple[Document, dict[str, Any], str]] = [
     (made.PROPOSAL, {"comparison": swap(made.COMPARISON, digest=sha("x"))}, "proposal_other_comparison"),
     (made.PROPOSAL, {"decision": seal(swap(made.DECISION, outcome="hold", reasons=("too_few_units",)))}, "proposal_not_shipping"),
     (made.PROPOSAL, {"decision": seal(swap(made.DECISION, experiment_digest=msgspec.UNSET))}, "proposal_unsealed"),
+    (made.PROPOSAL, {"decision": seal(swap(made.DECISION, low=0.15))}, "proposal_not_of_comparison"),
+    (made.PROPOSAL, compared(failed_runs=1), "proposal_not_of_comparison"),
+    (made.PROPOSAL, compared(unmeasured=("cost",)), "proposal_not_of_comparison"),
+    (made.PROPOSAL, compared(experiment_digest=sha("x")), "proposal_not_of_comparison"),
+    (made.PROPOSAL, compared(score=made.measure(low=-0.1)), "proposal_not_of_comparison"),
     (made.ACTIVATION, {"targets": made.ACTIVATION.targets * 2}, "activation_targets"),
     (made.ACTIVATION, {"execution_ref": msgspec.UNSET}, "activation_execution_ref"),
     (made.ACTIVATION, {"expires_at": "2026-01-03T00:00:01Z"}, "activation_expiry"),

@@ -46,6 +46,12 @@ def test_cells_are_arms_by_tasks_by_repetitions_with_one_seed_for_both_arms() ->
         cell_of(E, B, "candidate", 3, 0)
 
 
+@pytest.mark.parametrize("names", [("t01",), ("t01", "another")], ids=["its own", "of an ancestor"])
+def test_nothing_is_sealed_on_tasks_that_the_candidate_was_trained_on(names: tuple[str, ...]) -> None:
+    with pytest.raises(DocumentError, match="benchmark_not_fresh"):
+        experiment(tasks=3, candidate=profile(ancestry(*names)))
+
+
 def test_seeds_come_from_one_seed_and_do_not_move() -> None:
     assert seeds_of(0, 2, 2) == seeds_of(0, 1, 4)
     assert seeds_of(0, 3, 2)[:4] == seeds_of(0, 2, 2)
