@@ -113,7 +113,15 @@ def _identified(frame: pl.DataFrame, family: Family) -> pl.DataFrame:
         separator="\x1f",
     )
     frame = frame.with_columns(content_hash=digest, _place=place, _tokens=count_tokens("_text").cast(pl.Int32))
-    return frame.with_columns(row_id=pl.concat_str(pl.lit("row_"), sha256_expr("_place").str.head(32)))
+    row_id = pl.concat_str(pl.lit("row_"), sha256_expr("_place").str.head(32))
+    frame = frame.with_columns(row_id=row_id)
+    if frame["row_id"].n_unique() == frame.height:
+        return frame
+    # A source said the same of the same thing again: copies of the first, told apart by their number.
+    nth = pl.int_range(pl.len()).over("row_id")
+    numbered = pl.when(nth > 0).then(pl.concat_str("_place", pl.lit("\x1f"), nth)).otherwise("_place")
+    again = pl.col("_duplicate").fill_null(value=False) | (nth > 0)
+    return frame.with_columns(_place=numbered, _duplicate=again).with_columns(row_id=row_id)
 
 
 def _gated(

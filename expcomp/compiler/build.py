@@ -26,6 +26,7 @@ from expcomp.compiler.shard import ShardResult, fingerprints, laid_out, write_ta
 from expcomp.config import CompileOptions
 from expcomp.errors import OutputError, UsageError
 from expcomp.io.addresses import is_address
+from expcomp.io.counts import Count
 from expcomp.io.documents import write_json
 from expcomp.io.engine import engine_of
 from expcomp.io.memory import COMPILE, processes_within, processors
@@ -153,7 +154,7 @@ def _tell_of_nothing(found: Found, counts: pl.DataFrame) -> None:
     """Say so when packages were found and none of them holds an attempt."""
     known = [u for u in found.units if cell_of(u) != REST]
     if known and counts.filter((pl.col("kind") == "attempts") & (pl.col("a") == known[0].format)).is_empty():
-        detail = f"{len(known)} units of format {known[0].format} gave no attempt"
+        detail = f"{Count(len(known)):unit|units} of format {known[0].format} gave no attempt"
         row = {"source_uri": None, "code": "no_attempt", "severity": "warning", "detail": detail}
         found.diagnostics.append(row)
 

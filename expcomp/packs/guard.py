@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from expcomp.rows.private import MASK
+
 if TYPE_CHECKING:
     from expcomp.packs.facts import Facts
 
@@ -49,6 +51,8 @@ def withheld(frame: pl.DataFrame, private: pl.DataFrame, *, text: str, subject: 
     """
     if private.is_empty() or frame.is_empty():
         return pl.Series("withheld", [False]).new_from_index(0, frame.height)
+    # Rows say where a judge spoke of one: what is left of the sentence advises nobody.
+    told = frame[text].str.contains(MASK, literal=True).fill_null(value=False)
     lines = frame.select(
         "pack_id",
         _at=pl.int_range(pl.len()),
@@ -61,4 +65,4 @@ def withheld(frame: pl.DataFrame, private: pl.DataFrame, *, text: str, subject: 
         value=False
     )
     found = lines.join(private, on="pack_id", how="inner", maintain_order="left").filter(hit)["_at"].unique()
-    return lines["_at"].is_in(found.implode()).alias("withheld")
+    return (told | lines["_at"].is_in(found.implode())).alias("withheld")

@@ -8,6 +8,7 @@ import polars as pl
 
 from expcomp.io.wording import worded
 from expcomp.rows.family import RowFamily, refs
+from expcomp.rows.private import by_id
 from expcomp.tables.families import BY_NAME
 from expcomp.tables.family import CHAT, CRITERION_REWARD, MESSAGE, TRANSITION
 
@@ -86,6 +87,8 @@ def reward_model(c: Context) -> pl.DataFrame:
     """One row for each graded attempt: prompt, completion, reward in 0..1 with the raw score and its scale."""
     grades = c.tables["grades"]
     primary = grades.filter(pl.col("is_primary")).select("attempt_id", "failed_criteria", grade_source="source_ref")
+    place = c.attempts.select("attempt_id", "package_id")
+    primary = primary.join(place, on="attempt_id", how="left", maintain_order="left").pipe(by_id, c.private)
     criterion = (
         grades.filter(~pl.col("is_primary") & pl.col("rubric_item_id").is_not_null())
         .with_columns(
@@ -101,7 +104,7 @@ def reward_model(c: Context) -> pl.DataFrame:
         .agg(criterion_rewards="item")
     )
     return (
-        c.attempts.join(primary, on="attempt_id", how="inner", maintain_order="left")
+        c.attempts.join(primary.drop("package_id"), on="attempt_id", how="inner", maintain_order="left")
         .join(c.transcripts, on="attempt_id", how="left", maintain_order="left")
         .join(criterion, on="attempt_id", how="left", maintain_order="left")
         .select(

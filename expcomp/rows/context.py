@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.rows import labels
+from expcomp.rows.private import phrases_of, private_items
 from expcomp.tables.family import CALL, CHAT, MESSAGE
 
 if TYPE_CHECKING:
@@ -334,6 +335,17 @@ class Context:
                 completion=pl.when("by_model").then(pl.col("messages").list.slice("n_prompt")),
             )
         )
+
+    # -- what only a verifier may see ---------------------------------------------------------------------------------------------
+    @cached_property
+    def private(self) -> pl.DataFrame:
+        """Criteria that only a verifier may see."""
+        return private_items(self.tables["rubric_items"])
+
+    @cached_property
+    def private_phrases(self) -> pl.DataFrame:
+        """What betrays them in a text, by package."""
+        return phrases_of(self.private)
 
     # -- evidence ----------------------------------------------------------------------------------------------------------------
     @cached_property

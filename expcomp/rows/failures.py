@@ -21,7 +21,7 @@ def failure(c: Context) -> pl.DataFrame:
 def _failed_criteria(c: Context) -> pl.DataFrame:
     grades = c.tables["grades"]
     primary = grades.filter(pl.col("is_primary") & (pl.col("failed_criteria").list.len() > 0))
-    private = c.tables["rubric_items"].filter(pl.col("verifier_only").fill_null(value=False))
+    private = c.private
     hidden = pl.concat(
         [
             private.select("package_id", criterion="rubric_item_id"),

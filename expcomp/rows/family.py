@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from expcomp.rows.private import masked
 from expcomp.tables.family import Family
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class RowFamily:
         frame = self.build(context)
         if "_refs" in frame.columns:
             frame = context.cite(frame)
+        if self.family.judged:
+            frame = masked(frame, self.family.judged, context.private_phrases)
         have = frame.schema
         return frame.select(
             *(

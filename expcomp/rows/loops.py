@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 S, B, F = pl.String(), pl.Boolean(), pl.Float64()
 L, N = pl.List(pl.String()), pl.Int64()
+_DIFF = ("added_refs", "removed_refs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class LoopFamily:
         name: Family.
         documents: Documents that must be there.
         take: Column -> (document, field, dtype).
+        inside: Column -> (document, field, key) of a JSON object that says the same where `take` finds nothing.
         judged: Whether the row carries a reviewer's judgement, so that a stand-in's is gated.
     """
 
@@ -36,6 +38,7 @@ class LoopFamily:
     take: Mapping[str, tuple[str, str, Any]]
     judged: bool = False
     row: Mapping[str, str] = field(default_factory=dict)
+    inside: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
 
 
 LOOPS: tuple[LoopFamily, ...] = (
@@ -50,6 +53,7 @@ LOOPS: tuple[LoopFamily, ...] = (
             **{n: ("review_packet", n, L) for n in ("known_failures", "missing_outputs", "recommended_review_focus")},
             "changed_summary": ("diff_report", "changed_summary", S),
         },
+        inside={"changed_summary": ("review_packet", "diff_from_previous_iteration", "changed_summary")},
     ),
     LoopFamily(
         "feedback_revision_pair",
@@ -116,20 +120,19 @@ LOOPS: tuple[LoopFamily, ...] = (
 def loop_rows(spec: LoopFamily, c: Context) -> pl.DataFrame:
     """Rows of one loop family."""
     used = tuple(dict.fromkeys((*spec.documents, *(d for d, _, _ in spec.take.values()))))
-    loops = c.tables["loops"].with_columns(
-        # What the next iteration added is what this repair changed.
-        changed_refs=pl.col("diff_report")
-        .shift(-1)
-        .over("package_id")
-        .str.json_decode(pl.Struct({"added_refs": L}))
-        .struct.field("added_refs")
-    )
+    # What the next iteration added or removed is what this repair changed.
+    diff = pl.col("diff_report").shift(-1).over("package_id").str.json_decode(pl.Struct(dict.fromkeys(_DIFF, L)))
+    changed = pl.concat_list(diff.struct.field(r).fill_null([]) for r in _DIFF)
+    loops = c.tables["loops"].with_columns(changed_refs=pl.when(changed.list.len() > 0).then(changed))
     rows = loops.filter(pl.all_horizontal(pl.col(d).is_not_null() for d in spec.documents))
+    read = [*spec.take.values(), *((doc, f, S) for doc, f, _ in spec.inside.values())]
     dtypes = {
-        d: pl.Struct({f: t for doc, f, t in spec.take.values() if doc == d})
-        for d in used
-        if any(doc == d for doc, _, _ in spec.take.values())
+        d: pl.Struct({f: t for doc, f, t in read if doc == d}) for d in used if any(doc == d for doc, _, _ in read)
     }
+    taken = {column: pl.col(f"_{doc}").struct.field(f) for column, (doc, f, _) in spec.take.items()}
+    for column, (doc, f, key) in spec.inside.items():
+        other = pl.col(f"_{doc}").struct.field(f).str.json_path_match(f"$.{key}")
+        taken[column] = pl.coalesce(taken[column], other)
     rows = rows.with_columns(pl.col(d).str.json_decode(t).alias(f"_{d}") for d, t in dtypes.items())
     task = c.attempts.select("attempt_id", "task_id")
     return rows.join(task, on="attempt_id", how="left", maintain_order="left").select(
@@ -140,7 +143,7 @@ def loop_rows(spec: LoopFamily, c: Context) -> pl.DataFrame:
         "loop_iteration",
         "reviewer_type",
         "simulated_review",
-        **{column: pl.col(f"_{doc}").struct.field(f) for column, (doc, f, _) in spec.take.items()},
+        **taken,
         **{column: pl.col(source) for column, source in spec.row.items()},
         _refs=pl.concat_list(pl.col(f"{d}_ref") for d in used).list.drop_nulls(),
         _simulated=pl.col("simulated_review") if spec.judged else pl.lit(value=False),

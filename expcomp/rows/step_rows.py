@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from expcomp.rows.family import EVIDENCE, RowFamily
-from expcomp.tables.events import EVENTS, EventFamily
+from expcomp.tables.events import EVENTS, EXPECTED, NOT_APPLICABLE, EventFamily
 from expcomp.tables.families import BY_NAME
 from expcomp.tables.step_fields import DTYPES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from expcomp.rows.context import Context
 
 _SHARED = (
@@ -119,20 +121,64 @@ def _selected(e: EventFamily) -> pl.Expr:
     return hit
 
 
+def _asked(e: EventFamily) -> dict[str, tuple[str, ...]]:
+    """Surface -> expected fields, of the surfaces that steps of the family can be on."""
+    only = e.surfaces if not (e.marks or e.domains) else EXPECTED
+    return {surface: EXPECTED[surface] for surface in only if surface in EXPECTED}
+
+
+def _recorded(name: str) -> pl.Expr:
+    if name not in DTYPES:
+        return pl.col(name).is_not_null()
+    value = pl.col("_detail").struct.field(name)
+    return (value.list.len() > 0).fill_null(value=False) if isinstance(DTYPES[name], pl.List) else value.is_not_null()
+
+
+def _captured(asked: Mapping[str, tuple[str, ...]]) -> tuple[pl.Expr, pl.Expr]:
+    """How much of what its surface should carry a step records, and which fields it lacks."""
+    surface = pl.col("surface").cast(pl.String)
+    missing, status = pl.lit(None, dtype=pl.List(pl.String)), pl.lit(None, dtype=pl.String)
+    for name, entries in asked.items():
+        there = [pl.any_horizontal(_recorded(n) for n in entry.split("|")) for entry in entries]
+        named = [pl.when(~t).then(pl.lit(entry.split("|")[0])) for t, entry in zip(there, entries, strict=True)]
+        missing = pl.when(surface == name).then(pl.concat_list(named).list.drop_nulls()).otherwise(missing)
+        judged = (
+            pl.when(pl.all_horizontal(there))
+            .then(pl.lit("complete"))
+            .when(pl.any_horizontal(there))
+            .then(pl.lit("partial"))
+            .otherwise(pl.lit("unavailable"))
+        )
+        status = pl.when(surface == name).then(judged).otherwise(status)
+    any_trace = pl.any_horizontal(_recorded(n) for n in ("response", "state_after", "artifact_refs"))
+    rest = (
+        pl.when(surface.is_in(NOT_APPLICABLE))
+        .then(pl.lit("not_applicable"))
+        .when(surface.is_not_null())
+        .then(pl.when(any_trace).then(pl.lit("partial")).otherwise(pl.lit("unavailable")))
+    )
+    return pl.coalesce(status, rest).alias("surface_capture"), missing.alias("missing_fields")
+
+
 def event(e: EventFamily, c: Context) -> pl.DataFrame:
     """Rows of one event family; `detail` is decoded once, with the dtypes of this family's fields, on the rows that need it."""
     wanted = tuple(dict.fromkeys((*e.fields, *e.marks, *e.per_ref)))
-    dtype = pl.Struct({n: DTYPES[n] for n in wanted})
-    steps = c.agent_steps.filter(_selected(e))
+    asked = _asked(e)
+    also = [n for entries in asked.values() for entry in entries for n in entry.split("|") if n in DTYPES]
+    dtype = pl.Struct({n: DTYPES[n] for n in dict.fromkeys((*wanted, *also, "artifact_refs"))})
+    steps = c.agent_steps.filter(_selected(e)).with_columns(
+        _detail=pl.col("detail").fill_null("{}").str.json_decode(dtype)
+    )
     decoded = steps.select(
         *_SHARED,
+        *_captured(asked),
+        *(pl.col("_detail").struct.field(n) for n in wanted),
         pl.col("surface_source").cast(pl.String),
         "error_type",
         "error_message",
         agent_action="action",
         observed_result="response",
-        _detail=pl.col("detail").fill_null("{}").str.json_decode(dtype),
-    ).unnest("_detail")
+    )
     if e.marks and not e.surfaces:
         # A key may stand in nested text; the decoded field decides.
         decoded = decoded.filter(pl.any_horizontal(pl.col(m).is_not_null() for m in e.marks))
@@ -152,6 +198,7 @@ def _one_row_per_ref(frame: pl.DataFrame, e: EventFamily, c: Context) -> pl.Data
         artifact_exists="exists",
         artifact_bytes="bytes",
         artifact_sha256="sha256",
+        artifact_media_type="media_type",
         hidden=pl.col("visibility") == "hidden_excluded",
     )
     joined = clean.join(facts, on=["package_id", "artifact_ref"], how="left", maintain_order="left")

@@ -242,7 +242,7 @@ STATE_SCHEMA = Table(
         "visibility": one_of(NAMESPACE, "first segment of the path", nullable=False),
         "description": text("what it means; null when nobody says"),
     },
-    {"visibility|first_segment": pl.col("path").str.extract(r"^([^.]+)") == pl.col("visibility").cast(pl.String)},
+    {"visibility|first_segment": pl.col("path").str.extract(r"^([^.\[]+)") == pl.col("visibility").cast(pl.String)},
     keys=("path",),
 )
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from expcomp.tables._spec import Column, flag, integer, text
+from expcomp.tables._spec import Column, flag, integer, text, texts
 from expcomp.tables.step_fields import DTYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +72,9 @@ EVENTS: tuple[EventFamily, ...] = (
         surfaces=_names("browser computer_use"),
         marks=_names("ui_surface screenshot_ref"),
         fields=_names(
-            "ui_surface app_name app_version os_name window_title page_title url_or_resource_id visible_state_ref "
+            "ui_surface app_name app_version os_name device_type window_title page_title url_or_resource_id visible_state_ref "
             "screenshot_ref dom_snapshot_ref accessibility_tree_ref element_selector coordinates action_type input_text "
-            "before_state_ref after_state_ref network_ref api_call_ref"
+            "before_state_ref after_state_ref network_ref api_call_ref software_state_ref"
         ),
         core=_names("visible_state_ref screenshot_ref element_selector action_type"),
     ),
@@ -208,6 +212,32 @@ EVENTS: tuple[EventFamily, ...] = (
 )
 
 
+EXPECTED: Mapping[str, tuple[str, ...]] = {
+    "api": _names("api_endpoint api_method http_status"),
+    "mcp_tool": _names("mcp_server mcp_tool_name mcp_result_ref"),
+    "mcp_resource": _names("mcp_server mcp_resource_uri mcp_result_ref"),
+    "mcp_prompt": _names("mcp_server mcp_prompt_name mcp_result_ref"),
+    "database": _names("database_type query_ref table_name"),
+    "spreadsheet": _names("workbook_ref sheet_name cell_range"),
+    "table": _names("table_ref row_count column_count"),
+    "cli": _names("command|action exit_code|success stdout_ref|response"),
+    "file": _names("file_path|artifact_refs|action file_operation|operation"),
+    "codebase": _names("command test_result_ref|response diff_ref|artifact_refs|state_after"),
+    "browser": _names("visible_state_ref screenshot_ref element_selector action_type"),
+    "computer_use": _names("visible_state_ref screenshot_ref action_type"),
+    "async_job": _names("job_id job_status_after async_result_ref"),
+    "queue": _names("queue_name message_id delivery_status"),
+    "webhook": _names("webhook_id callback_status async_result_ref"),
+    "scheduler": _names("schedule_id trigger_type job_status_after"),
+    "device": _names("device_type telemetry_ref safety_state"),
+    "industrial": _names("physical_environment_type telemetry_ref safety_state"),
+    "physical": _names("physical_environment_type physical_state_after_ref safety_state"),
+}
+"""Surface -> what a step on it should record: fields, `|` between those of which one is enough. Other surfaces have no list."""
+NOT_APPLICABLE = _names("unknown other_tool other_surface")
+"""Surfaces of which nothing can be expected."""
+
+
 def event_columns(family: EventFamily) -> dict[str, Column]:
     """Content columns of an event family."""
     shared = {
@@ -223,6 +253,12 @@ def event_columns(family: EventFamily) -> dict[str, Column]:
         "outcome": text("how the step ended"),
         "error_type": text("class of the error"),
         "error_message": text("message of the error"),
+        "surface_capture": text(
+            "what the step records of the fields its surface should carry: complete, partial, unavailable, not_applicable"
+        ),
+        "missing_fields": texts("of those fields, the ones it lacks; null for a surface without a list of them"),
+        "agent_action_chars": integer("characters before the cut"),
+        "observed_result_chars": integer("characters before the cut"),
     }
     if family.per_ref:
         shared |= {
@@ -230,5 +266,6 @@ def event_columns(family: EventFamily) -> dict[str, Column]:
             "artifact_exists": flag("the file is there"),
             "artifact_bytes": integer("its size"),
             "artifact_sha256": text("its digest"),
+            "artifact_media_type": text("its media type by the first bytes, whatever name and step say; null for text"),
         }
     return shared | {n: Column(DTYPES[n], n.replace("_", " ")) for n in family.fields}

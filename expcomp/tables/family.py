@@ -54,6 +54,7 @@ class Family:
         input: Columns of which at least one must hold something, else `missing_input`.
         target: The same for the target, else `missing_target`.
         texts: Text columns that are cut when overlong.
+        judged: Columns with words of graders and reviewers: what only a verifier may see is masked there.
         labelled: Whether label strength is measured on it.
         gated_label: Whether a weak label keeps the row out.
         dedupe: Whether a second row of equal content in one package is a duplicate.
@@ -68,6 +69,7 @@ class Family:
     input: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    judged: tuple[str, ...] = ()
     labelled: bool = False
     gated_label: bool = False
     dedupe: bool = False

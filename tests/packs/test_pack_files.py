@@ -208,7 +208,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
 
         def leaky(doc: dict[str, Any]) -> None:
-            doc["revision_instructions"] = ["Recount.", f"See to it that {PRIVATE.upper()}."]
+            doc["revision_instructions"] = ["Recount.", f"See to it that {PRIVATE.upper()}.", f"Mind that {PRIVATE}."]
 
         def secret(doc: dict[str, Any]) -> None:
             doc["steps"][2]["error_message"] = f"refused {SECRET} again"
@@ -241,6 +241,7 @@ def test_what_was_withheld_does_not_take_the_rest_with_it(planted: Path) -> None
     packs = build_packs(planted)
     said = packs.statements.filter(pl.col("kind") == "review")["subject"].unique().to_list()
     assert "Recount." in said
+    assert not packs.statements["text"].str.contains("Mind that|<private:").any()
     assert "<secret:forge_token>" in "".join(packs.statements["text"])
 
 
