@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -81,7 +82,7 @@ class ReadOptions:
         if not 0 <= number < 2**31:
             msg = f"trial: expected a number from 0 on, or the name of a column, found {self.trial!r}"
             raise UsageError(msg)
-        if self.score_scale is not None and not self.score_scale[0] < self.score_scale[1]:
+        if self.score_scale is not None and not 0 < self.score_scale[1] - self.score_scale[0] < math.inf:
             msg = f"score_scale: expected (low, high) with low below high, found {self.score_scale}"
             raise UsageError(msg)
 

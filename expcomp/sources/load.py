@@ -15,6 +15,7 @@ import polars as pl
 
 from expcomp.errors import SourceError, UsageError
 from expcomp.io.addresses import is_address, no_address
+from expcomp.io.counts import Count
 from expcomp.io.engine import engine_of
 from expcomp.io.memory import READ, processes_within
 from expcomp.io.progress import Progress
@@ -58,7 +59,8 @@ def find(
     found = discover(given, format=format, large=large)
     if not found.units:
         looked = ", ".join(str(p) for p in given)
-        lost = [f"{d['source_uri']}: {d['detail']}" for d in found.diagnostics if d["severity"] == "error"]
+        told = [d for d in found.diagnostics if d["severity"] == "error" or d["code"] == "pointer_file"]
+        lost = [f"{d['source_uri']}: {d['detail']}" for d in told]
         if lost:
             raise SourceError(f"nothing could be read in {looked}: {'; '.join(lost[:3])}")
         msg = (
@@ -95,7 +97,7 @@ def parse_units(units: Sequence[Unit], options: ReadOptions) -> Frames:
         if own:
             parts.append(source.read(own, options))
             if parts[-1]["attempts"].is_empty():
-                silent.diagnose("no_attempt", f"{len(own)} units of format {name} gave no attempt")
+                silent.diagnose("no_attempt", f"{Count(len(own)):unit|units} of format {name} gave no attempt")
     frames = {name: pl.concat([p[name] for p in parts]) if parts else table.empty() for name, table in CORE.items()}
     frames["steps"] = with_surfaces(frames["steps"])
     if silent.rows:

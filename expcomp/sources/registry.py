@@ -223,7 +223,13 @@ class _Walk:
             self._archive(path, root)
             return
         if look.head.startswith(LFS_POINTER):
-            self.tell("pointer_file", "a Git LFS pointer, the file itself was not fetched", path, root, "warning")
+            self.tell(
+                "pointer_file",
+                "a Git LFS pointer, the file itself was not fetched (git lfs pull)",
+                path,
+                root,
+                "warning",
+            )
             return
         detail = "no format is recognised in the content" if look.head else "the file is empty"
         self.tell("not_recognised", detail, path, root)

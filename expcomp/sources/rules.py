@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -136,12 +137,16 @@ def _meaning(entry: Any, where: str) -> ErrorClass:
 
 def _scale(entry: Any, where: str) -> Scale:
     values = _table(entry, where)
-    numbers = {k: float(n) for k, n in values.items() if isinstance(n, int | float) and not isinstance(n, bool)}
+    numbers = {
+        k: float(n)
+        for k, n in values.items()
+        if isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n)
+    }
     low, high, passes = numbers.get("min"), numbers.get("max"), numbers.get("pass")
     if len(numbers) != len(values) or not values.keys() <= {"min", "max", "pass"} or (low is None) != (high is None):
         msg = f"{where}: expected {{ min = number, max = number, pass = number }}, min and max together"
         raise ConfigError(msg)
-    if low is not None and high is not None and high <= low:
+    if low is not None and high is not None and not 0 < high - low < math.inf:
         msg = f"{where}: max {high} is not above min {low}"
         raise ConfigError(msg)
     return Scale(low, high, passes)

@@ -24,25 +24,40 @@ OWN_TRIALS = frozenset({"packages", "tau_bench"})
 
 
 def trial_keys(attempts: pl.DataFrame, options: ReadOptions) -> pl.DataFrame:
-    """(source_uri, key): where a chat set says which trial at a task an attempt is, by columns that were guessed."""
+    """(source_uri, key, task, trial): where a chat set says which trial at a task an attempt is, by columns that were guessed."""
     guessed = pl.col("source_format").is_in(CHAT_SETS) & (pl.col("trial_source") == "native")
     if options.trial is not None:
         guessed = pl.lit(value=False)
     names = [pl.col(n).cast(pl.String).fill_null("") for n in ("run_id", "arm", "task_id", "trial")]
     return attempts.filter(guessed & pl.col("trial").is_not_null() & pl.col("task_id").is_not_null()).select(
-        "source_uri", key=xxh3_expr(pl.concat_str(names, separator="\x1f"))
+        "source_uri", "trial", key=xxh3_expr(pl.concat_str(names, separator="\x1f")), task=xxh3_expr("task_id")
     )
 
 
 def doubtful_trials(keys: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """(source_uri, tasks): files that give so many tasks a trial number twice; it is no trial number then (R12)."""
+    """(source_uri, why): files whose numbers are none of trials (R12).
+
+    Numbers of trials are unique at a task, begin at the first, and come again from task to task; those that count tasks do not.
+    """
+    told, file = pl.concat(keys), "source_uri"
+    twice = told.group_by(file, "key", maintain_order=True).len().filter(pl.col("len") > 1)
+    again = twice.group_by(file, maintain_order=True).agg(twice=pl.len())
+    shared = (
+        told.unique([file, "trial", "task"], maintain_order=True).group_by(file, "trial", maintain_order=True).len()
+    )
+    most = shared.group_by(file, maintain_order=True).agg(most=pl.col("len").max())
+    reasons = (
+        (pl.col("twice").is_not_null(), worded("gives {} tasks a number twice", "twice")),
+        (pl.col("first") > 0, pl.lit("does not begin at 0 or 1")),
+        ((pl.col("tasks") > 1) & (pl.col("most") == 1), pl.lit("gives no two tasks the same number")),
+    )
     return (
-        pl.concat(keys)
-        .group_by("source_uri", "key", maintain_order=True)
-        .len()
-        .filter(pl.col("len") > 1)
-        .group_by("source_uri", maintain_order=True)
-        .agg(tasks=pl.len())
+        told.group_by(file, maintain_order=True)
+        .agg(first=pl.col("trial").min(), tasks=pl.col("task").n_unique())
+        .join(again, on=file, how="left", maintain_order="left")
+        .join(most, on=file, how="left", maintain_order="left")
+        .select(file, why=pl.coalesce(pl.when(holds).then(text) for holds, text in reasons))
+        .drop_nulls("why")
     )
 
 
@@ -55,9 +70,7 @@ def trusted(attempts: pl.DataFrame, doubtful: pl.DataFrame, told: list[pl.DataFr
         source_pos=pl.lit(None, dtype=pl.Int64),
         attempt_id=pl.lit(None, dtype=pl.String),
     )
-    detail = worded(
-        "the column taken for the trial gives {} tasks a number twice; not used as trial number", pl.col("tasks")
-    )
+    detail = worded("the column taken for the trial {}; not used as trial number", pl.col("why"))
     told.append(lines(files, "trial_not_unique", detail, field="trial"))
     of_file = pl.col("source_uri").is_in(doubtful["source_uri"].implode()) & pl.col("source_format").is_in(CHAT_SETS)
     off = of_file & (pl.col("trial_source") == "native")

@@ -226,6 +226,15 @@ def test_the_text_the_model_wrote_is_kept(tmp_path):
     assert frames["steps"]["tool_calls"][0].to_list()[0]["arguments"] == '{"x":  1}'
 
 
+def test_fields_that_the_format_does_not_have_are_told_and_extras_kept(tmp_path):
+    odd = agent(2, calls=["c"], cost=1, reasoning_effort="high", extra={"api_call_id": "a", "turn": 7, "api_key": "sk"})
+    frames = load(tmp_path, doc(user(1, foo=1), odd, user(3, foo=2), surprise={"a": 1}))
+    (told,) = [r["detail"] for r in frames["diagnostics"].to_dicts() if r["code"] == "unknown_field"]
+    assert told == "3 fields are not of the format and were not read: surprise (1), steps.foo (2), steps.cost (1)"
+    assert frames["steps"]["detail"].to_list() == [None, '{"extra":{"turn":7},"reasoning_effort":"high"}', None]
+    assert "unknown_field" not in codes(load(tmp_path, doc(user(1), agent(2, calls=["c"]))))
+
+
 @pytest.mark.parametrize("value", [b"{", b"[1]", b'{"steps": 3, "agent": {}}', b"", b"\x00\x01"])
 def test_forced_on_something_else_is_a_diagnostic(tmp_path, value):
     write(tmp_path, "x.json", value)

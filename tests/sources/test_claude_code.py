@@ -688,6 +688,7 @@ def test_a_session_of_which_only_titles_are_left_is_told(tmp_path):
     frames = read_frames([save(tmp_path / "x.jsonl", [{"type": "summary", "summary": "t", "leafUuid": "u"}])])
     assert frames["attempts"].is_empty()
     assert {"no_messages", "no_attempt"} <= set(codes(frames))
+    assert told(frames, "no_attempt")[0]["detail"].startswith("1 unit of format ")
 
 
 def test_broken_glued_and_cut_lines_cost_only_themselves(tmp_path):

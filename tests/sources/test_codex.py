@@ -148,6 +148,7 @@ def test_a_session(tmp_path):
     assert attempt["score_valid"] is None
     assert attempt["cost_usd"] is None
     assert (attempt["input_tokens"], attempt["cached_input_tokens"], attempt["output_tokens"]) == (600, 280, 60)
+    assert attempt["usage_basis"] == "cumulative"
     assert json.loads(attempt["params"]) == {"effort": "high", "approval_policy": "never"}
     assert json.loads(attempt["metadata"])["git"] == {"branch": "main"}
     assert roles(frames) == [
@@ -210,7 +211,9 @@ def test_a_record_for_each_response(tmp_path):
         )
         r.out(call_id)
         r.event("token_count", info={"total_token_usage": total, "last_token_usage": used})
-    steps = agent(read(r.write(tmp_path)))
+    frames = read(r.write(tmp_path))
+    steps = agent(frames)
+    assert one(frames)["usage_basis"] == "summed"
     assert [(s["llm_call_id"], s["input_tokens"]) for s in steps] == [("resp_a", 100), ("resp_b", 200)]
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from expcomp.errors import UsageError
+from expcomp.errors import SourceError, UsageError
 from expcomp.sources._json import load_json, load_lines, load_rows
 from expcomp.sources._look import Look
-from expcomp.sources.load import read_frames
+from expcomp.sources.load import find, read_frames
 from expcomp.sources.registry import SOURCES, discover
 from expcomp.tables.core import CORE
 
@@ -40,6 +40,12 @@ def test_content_decides_and_not_the_name(tmp_path):
         ("tau_bench", "trajectory.json"),
     ]
     assert found.diagnostics == []
+
+
+def test_a_pointer_alone_says_what_it_is(tmp_path):
+    write(tmp_path / "results.jsonl", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    with pytest.raises(SourceError, match=r"results\.jsonl: a Git LFS pointer.*git lfs pull"):
+        find([tmp_path])
 
 
 def test_what_nobody_knows_is_reported(tmp_path):

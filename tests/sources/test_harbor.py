@@ -379,6 +379,32 @@ def test_a_broken_trajectory_costs_the_transcript(tmp_path):
     assert "bad_json" in codes(frames)
 
 
+IDS = {"prompt_token_ids": [[1, 2]], "completion_token_ids": [[3]], "logprobs": [[-0.5]]}
+
+
+@pytest.mark.parametrize(
+    ("details", "ids", "told"),
+    [
+        ([IDS], ([1, 2], [3], [-0.5]), None),
+        ([{"prompt_token_ids": [[1, 2]]}, IDS], ([1, 2], None, None), "of 1 other agents is not read"),
+        (
+            [IDS | {"completion_token_ids": [[3], [4]]}],
+            (None, None, None),
+            "tells of 2 model calls, the trajectory of 1",
+        ),
+        ([IDS | {"prompt_token_ids": [["a"]]}], (None, None, None), "prompt_token_ids is not one list of numbers"),
+        ([7], (None, None, None), "tells of 0 model calls"),
+    ],
+)
+def test_token_ids_of_the_result_go_to_the_steps_of_the_model(tmp_path, details, ids, told):
+    trial(job(tmp_path), agent_result={"rollout_details": details})
+    frames = read_frames([tmp_path])
+    step = frames["steps"].filter(source="agent").to_dicts()[0]
+    assert (step["prompt_token_ids"], step["completion_token_ids"], step["logprobs"]) == ids
+    found = [d["detail"] for d in frames["diagnostics"].to_dicts() if d["code"] == "rollout_details_unused"]
+    assert [told in d for d in found] == ([True] if told else [])
+
+
 def test_error_classes():
     assert classify("litellm.exceptions.RateLimitError", graded=False).status == "infra_error"
     assert classify(None, graded=True).status == "agent_error"

@@ -128,6 +128,28 @@ def test_a_number_that_is_no_trial(tmp_path):
     assert frames["attempts"]["trial"].to_list() == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "why"),
+    [
+        ([("a", 0), ("b", 1), ("c", 2)], "gives no two tasks the same number"),
+        ([("a", 3), ("a", 4), ("b", 3), ("b", 4)], "does not begin at 0 or 1"),
+        ([("a", 1), ("a", 1), ("b", 1)], "gives 1 tasks a number twice"),
+    ],
+)
+def test_a_number_that_is_another_than_of_the_trial_is_told(tmp_path, numbers, why):
+    frames = read(tmp_path / "a.jsonl", [{"messages": TURNS, "task_id": t, "trial": n} for t, n in numbers])
+    (told,) = [d["detail"] for d in frames["diagnostics"].to_dicts() if d["code"] == "trial_not_unique"]
+    assert why in told
+    assert frames["attempts"]["trial_source"].unique().to_list() == ["unknown"]
+    assert frames["attempts"].filter(task_id="a")["trial"].min() == 0
+
+
+def test_trials_of_a_part_of_the_tasks_are_trials(tmp_path):
+    rows = [{"messages": TURNS, "task_id": t, "trial": n} for t, n in [("a", 1), ("a", 2), ("b", 2)]]
+    frames = read(tmp_path / "a.jsonl", rows)
+    assert frames["attempts"].select("trial", "trial_source").rows() == [(0, "native"), (1, "native"), (1, "native")]
+
+
 def test_ids_that_are_mere_numbers_are_told_apart(tmp_path):
     other = [{"role": "user", "content": "Another"}, BOT]
     rows = [{"messages": TURNS, "task_id": 1, "reward": 1}, {"messages": other, "task_id": 1, "reward": 0}]

@@ -160,6 +160,19 @@ def test_an_overridden_assessment_and_one_whose_judge_failed_are_not_valid(tmp_p
     )
 
 
+def test_the_header_tells_the_usage_where_no_span_does(tmp_path):
+    bare = [
+        span(1, "AGENT", start=0),
+        span(2, "CHAT_MODEL", given={"messages": [ASK]}, made={"choices": [{"message": SAY}]}),
+    ]
+    told = {"mlflow.trace.tokenUsage": '{"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}'}
+    (attempt,) = load(tmp_path, trace(bare, trace_metadata=told))["attempts"].to_dicts()
+    usage = ("input_tokens", "output_tokens", "cost_usd", "usage_basis")
+    assert [attempt[n] for n in usage] == [5, 2, None, "reported"]
+    (attempt,) = load(tmp_path, trace(bare, trace_metadata={}))["attempts"].to_dicts()
+    assert [attempt[n] for n in usage] == [None, None, None, "missing"]
+
+
 def test_an_expectation_belongs_to_the_task(tmp_path):
     wanted = {"assessment_name": "expected_answer", "expectation": {"value": "A pen."}}
     frames = load(tmp_path, trace(assessments=[wanted]), options=ReadOptions(task_id="task"))

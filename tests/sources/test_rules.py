@@ -59,6 +59,8 @@ def test_an_unknown_word_is_told_apart_from_no_word():
         ('[status.moon]\nA = { status = "limit" }', "no such table"),
         ("[score]\nx = { min = 0 }", "min and max together"),
         ("[score]\nx = { min = 2, max = 1 }", "not above"),
+        ("[score]\nx = { min = -inf, max = inf }", "number"),
+        ("[score]\nx = { min = -1.7e308, max = 1.7e308 }", "not above"),
         ('[score]\nx = { pass = "1" }', "number"),
     ],
 )

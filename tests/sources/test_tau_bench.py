@@ -174,6 +174,13 @@ def test_trial_of_the_file_name_serves_rows_without_one(tmp_path):
     assert load(tmp_path, rows, "m_trial4.json")["attempts"]["trial"].to_list() == [4, 4]
 
 
+def test_numbers_that_do_not_begin_at_0_or_1_are_no_trials(tmp_path):
+    rows = [row(task_id=n, trial=t) for n in (1, 2) for t in (7, 8)]
+    attempts = load(tmp_path, rows)["attempts"]
+    assert attempts.select("trial", "trial_source").rows() == [(0, "unknown"), (1, "unknown")] * 2
+    assert json.loads(attempts["metadata"][0])["native_trial"] == 7
+
+
 def test_duplicates_are_kept_numbered_and_reported(tmp_path):
     frames = load(tmp_path, [row(task_id=1), row(task_id=2), row(task_id=1)])
     assert frames["attempts"]["attempt_id"].n_unique() == 3

@@ -11,7 +11,7 @@ from expcomp.sources._dialogue import USAGE
 from expcomp.sources._harness import injected
 from expcomp.sources._json import dump_json
 from expcomp.sources._values import amount, count, items, moment, obj, small, text, whole
-from expcomp.sources.atif._parts import read_call, read_metrics
+from expcomp.sources.atif._parts import detail_of, read_call, read_metrics, unknown_fields
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -63,6 +63,10 @@ def read_trajectory(doc: Row, ident: str, *, trainable: bool = True, relation: s
             detail = f"step {pos} is {type(entry).__name__}, expected an object; left out"
             out.transcript.notes.append(Note("bad_step", detail, pos=pos))
     log.close()
+    if strange := unknown_fields(doc):
+        named = ", ".join(f"{name} ({n})" for name, n in list(strange.items())[:8])
+        detail = f"{len(strange)} fields are not of the format and were not read: {named}"
+        out.transcript.notes.append(Note("unknown_field", detail, "info"))
     if reader.loose:
         detail = f"{reader.loose} results stand on turns without a call; kept with their step"
         out.transcript.notes.append(Note("result_without_call", detail, "info"))
@@ -125,6 +129,7 @@ class _Reader:
             "step_number": whole(get("step_id")),
             "turn": max(self.turn, 0),
             "llm_call_id": text(extra.get("api_call_id")),
+            "detail": detail_of(entry, extra),
         }
         if by_agent and not copied:
             if isinstance(metrics := get("metrics"), dict):

@@ -43,6 +43,7 @@ class Turns:
         error: Payload of the last error.
         first: First time of the thread's own lines.
         last: Last time of the thread's own lines.
+        cumulative: Whether usage is told by a counter of the whole thread, not by each response.
     """
 
     def __init__(self, rollout: Rollout, *, trainable: bool) -> None:
@@ -54,6 +55,7 @@ class Turns:
         self.first: datetime | None = None
         self.last: datetime | None = None
         self.naive = False
+        self.cumulative = False
         self._dialogue = self.steps.dialogue
         self._rollout = rollout
         self._unknown: dict[str, list[int]] = {}
@@ -62,6 +64,7 @@ class Turns:
         """Read everything."""
         fresh, counter = responses(self._rollout)
         early = counted_first(self._rollout, fresh)
+        self.cumulative = any(self._rollout.records[index].kind == "event_msg" for index in fresh)
         dialogue, steps = self._dialogue, self.steps
         replayed = self._rollout.replayed
         dialogue.copied = replayed > 0

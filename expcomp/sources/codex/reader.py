@@ -136,6 +136,8 @@ def _load(batch: Batch, unit: Unit, beside: Sequence[tuple[str, Unit]], options:
         source_digest=opened[1],
         metadata=_metadata(rollout, turns),
     )
+    if turns.cumulative and row["usage_basis"] == "summed":
+        row["usage_basis"] = "cumulative"
     batch.pack("steps", "messages")
     for artifact in turns.steps.pictures:
         batch.add("artifacts", attempt_id=ident, **artifact)

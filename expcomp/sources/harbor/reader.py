@@ -13,6 +13,7 @@ from expcomp.sources._units import add_evidence, add_tasks, below, file_unit, is
 from expcomp.sources._values import obj, redact, text
 from expcomp.sources.harbor._files import RESULT
 from expcomp.sources.harbor._find import TRIAL_KEY, find_trials, group, is_trial_or_job, keys_of, trial_unit
+from expcomp.sources.harbor._rollout import read_rollout
 from expcomp.sources.harbor._rows import attempt, task_name
 from expcomp.sources.harbor._trial import Trial, fill
 
@@ -113,9 +114,8 @@ def _trial(batch: Batch, unit: Unit, options: ReadOptions) -> Trial | None:
     fill(batch, trial, options)
     for note in trial.transcript.notes:
         trial.diagnose(batch, note.code, note.detail, trial.trajectories[0][0], note.severity)
-    if obj(result.get("agent_result")).get("rollout_details"):
-        detail = "agent_result.rollout_details holds token ids that are not read; those of the trajectory are"
-        trial.diagnose(batch, "rollout_details_unused", detail, severity="info")
+    if unread := read_rollout(result, trial.transcript.steps):
+        trial.diagnose(batch, "rollout_details_unused", unread, severity="info")
     batch.rows["steps"] += trial.transcript.steps
     batch.rows["messages"] += trial.transcript.messages
     return trial

@@ -17,7 +17,7 @@ from expcomp.sources.packages import _documents as docs
 from expcomp.sources.packages import _foreign, _step
 
 if TYPE_CHECKING:
-    from expcomp.sources.packages._package import Package
+    from expcomp.sources.packages._package import Cited, Package
 
 TEXT_LIMIT = 1 << 18
 """Deliverables up to this many bytes are kept as text in `artifacts.content`."""
@@ -31,7 +31,7 @@ class StepRows:
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     systems: dict[str, str] = field(default_factory=dict)
-    evidence: list[tuple[str, str, int | None, str | None, bool | None]] = field(default_factory=list)
+    evidence: list[Cited] = field(default_factory=list)
 
     COLUMNS: ClassVar[tuple[str, ...]] = ("attempt_id", "step_index", "refs", "detail", *_step.CORE_ORDER)
 
@@ -179,6 +179,8 @@ class AttemptReader:
             head = {k: msgspec.json.decode(v) for k, v in outer.items() if k != "steps"}
         except (msgspec.DecodeError, KeyError, RecursionError):
             return False
+        if any(action not in _foreign.OURS for action in {_step.action(s) for s in steps}):
+            return False
         self._head(head, ref)
         self._add(steps, range(len(steps)), ref)
         return True
@@ -199,8 +201,6 @@ class AttemptReader:
             if key is None:
                 self.p.note("no_steps", ref, "holds no list of steps", attempt_id=self.id, severity="error")
                 raw = []
-            elif key != "steps":
-                raw = [_foreign.normalise(s) if isinstance(s, dict) else s for s in raw]
         self._head(head, ref)
         steps, positions = [], []
         for pos, item in enumerate(raw):
@@ -213,8 +213,9 @@ class AttemptReader:
                     attempt_id=self.id,
                 )
                 continue
-            number = whole(item.get("step"))
-            steps.append(_step.lenient(item, self.p.reporter(ref, pos if number is None else number)))
+            number = next((n for k in _foreign.NUMBERS if (n := whole(item.get(k))) is not None), pos)
+            report = self.p.reporter(ref, number)
+            steps.append(_step.lenient(_foreign.normalise(item, report) if _foreign.is_foreign(item) else item, report))
             positions.append(pos)
         self._add(steps, positions, ref)
 
@@ -255,8 +256,8 @@ class AttemptReader:
         cited = self.p.cite(ref)
         report = self.p.reporter(ref)
         grade = co.typed(doc, docs.GRADE, report)
-        # The scale counts when it is given; the peer's default of 1 is only taken when the file says nothing.
-        raw = doc.get("final_score", doc.get("score"))
+        # A scale that nobody states is not guessed at: `--score-scale` gives it.
+        raw = next((doc[k] for k in ("final_score", "score") if doc.get(k) is not None), None)
         low, high = grade["min_score"] or 0.0, grade["max_score"]
         value, issue = usable_score(raw, low, high, report)
         word = grade["grader_kind"] or grade["score_source"]
@@ -390,7 +391,7 @@ def usable_score(raw: Any, low: float, high: float | None, report: co.Report) ->
         return None, "label_missing"
     if high is None:
         return value, "scale_unknown"
-    if not low < high or not low <= value <= high:
+    if not low < high or not low <= value <= high or not math.isfinite(high - low):
         report("final_score", "score_out_of_scale", f"found {value}, the scale is {low}..{high}; no label")
         return value, "score_out_of_scale"
     return value, None

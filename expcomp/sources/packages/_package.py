@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from expcomp.errors import SourceError
+from expcomp.evidence.media import sniffed
 from expcomp.evidence.refs import is_hidden, normalise, problem
 from expcomp.evidence.resolve import resolve
 from expcomp.io.files import Entry, read_fast, walk
@@ -15,6 +16,9 @@ from expcomp.sources._json import load_json, load_lines
 if TYPE_CHECKING:
     from expcomp.sources._contract import Batch, ReadOptions, Unit
     from expcomp.sources.packages._coerce import Report
+
+Cited = tuple[str, str, int | None, str | None, bool | None, str | None]
+"""package_id, ref, bytes, sha256, exists, media type by the first bytes."""
 
 
 class Package:
@@ -31,7 +35,7 @@ class Package:
         self.names = frozenset(self.paths)
         self.plain = Entry(is_symlink=False)
         self.cited: dict[str, None] = {}
-        self._hashes: dict[str, tuple[int, str]] = {}
+        self._hashes: dict[str, tuple[int, str, str | None]] = {}
         self._refs: dict[tuple[str | None, str], tuple[str | None, str, str]] = {}
 
     # -- problems -------------------------------------------------------------------------------------------------------
@@ -77,7 +81,7 @@ class Package:
             self.note("unreadable_file", ref, str(error), severity="error")
             self.paths.pop(ref, None)
             return None
-        self._hashes[ref] = (len(data), hashlib.sha256(data).hexdigest())
+        self._hashes[ref] = (len(data), hashlib.sha256(data).hexdigest(), sniffed(data))
         return data
 
     def read_text(self, ref: str) -> str | None:
@@ -128,7 +132,7 @@ class Package:
 
     def facts(self, ref: str) -> tuple[int, str]:
         """Size and `sha256:` digest of a file that was read."""
-        size, digest = self._hashes[ref]
+        size, digest, _ = self._hashes[ref]
         return size, "sha256:" + digest
 
     # -- refs -----------------------------------------------------------------------------------------------------------
@@ -179,14 +183,14 @@ class Package:
         hint = f"; candidates: {', '.join(found.candidates[:3])}" if found.candidates else ""
         return ref, "unresolved_ref", f"names no file of the package{hint}"
 
-    def evidence(self) -> list[tuple[str, str, int | None, str | None, bool | None]]:
-        """(package_id, ref, bytes, sha256, exists) of each cited ref; each file is hashed once, over its real bytes."""
-        rows: list[tuple[str, str, int | None, str | None, bool | None]] = []
+    def evidence(self) -> list[Cited]:
+        """A line for each cited ref; each file is read and hashed once, over its real bytes."""
+        rows: list[Cited] = []
         hashes, paths, root, limit = self._hashes, self.paths, self.root, self.limit
         sha256 = hashlib.sha256
         for ref in sorted(self.cited):
             if "hidden" in ref and is_hidden(ref):
-                rows.append((self.id, ref, None, None, None))
+                rows.append((self.id, ref, None, None, None, None))
                 continue
             found = hashes.get(ref)
             if found is None and ref in paths:
@@ -196,12 +200,12 @@ class Package:
                     # The hot loop of a compile: most files of a package are read for their digest only.
                     try:
                         data = read_fast(f"{root}/{ref}", limit=limit)
-                        hashes[ref] = (len(data), sha256(data).hexdigest())
+                        hashes[ref] = (len(data), sha256(data).hexdigest(), sniffed(data))
                     except SourceError:
                         self.read(ref)
                 found = hashes.get(ref)
             if found is None:
-                rows.append((self.id, ref, None, None, False))
+                rows.append((self.id, ref, None, None, False, None))
             else:
-                rows.append((self.id, ref, found[0], "sha256:" + found[1], True))
+                rows.append((self.id, ref, found[0], "sha256:" + found[1], True, found[2]))
         return rows

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from expcomp.sources.packages._attempt import AttemptReader
     from expcomp.sources.packages._package import Package
 
+_DIGITS = 10  # numbers of iterations fit 32 bits
 Label = tuple[int | None, str | None, float | None]
 
 
@@ -89,19 +90,27 @@ def read_loops(p: Package, attempts: dict[str, AttemptReader]) -> None:
     folders = sorted({"/".join(ref.split("/")[:3]) for ref in p.below("loops/iterations") if ref.count("/") >= 3})
     if p.has("loops/loop_manifest.json") and folders:
         p.cite("loops/loop_manifest.json")
-    rows = [row for folder in folders if (row := _iteration(p, folder, attempts)) is not None]
+    rows = [_iteration(p, folder, attempts) for folder in _numbered(p, folders)]
     for i, row in enumerate(rows):
         row["next_attempt_id"] = rows[i + 1]["attempt_id"] if i + 1 < len(rows) else None
         p.batch.add("loops", **row)
 
 
-def _iteration(p: Package, folder: str, attempts: dict[str, AttemptReader]) -> dict[str, Any] | None:
-    name = folder.rsplit("/", 1)[-1]
-    if not name.isdigit():
-        p.note("odd_folder", folder, "is no iteration number; skipped")
-        return None
+def _numbered(p: Package, folders: list[str]) -> list[str]:
+    """Folders of iterations in the order of their numbers, which need not be padded with zeros; each number once."""
+    found: dict[int, str] = {}
+    for folder in folders:
+        name = folder.rsplit("/", 1)[-1]
+        if not (name.isascii() and name.isdecimal() and len(name) < _DIGITS):
+            p.note("odd_folder", folder, "is no iteration number; skipped")
+        elif (first := found.setdefault(int(name), folder)) != folder:
+            p.note("odd_folder", folder, f"is the iteration of {first} again; skipped")
+    return [found[number] for number in sorted(found)]
+
+
+def _iteration(p: Package, folder: str, attempts: dict[str, AttemptReader]) -> dict[str, Any]:
     read: dict[str, dict[str, Any]] = {}
-    row: dict[str, Any] = {"package_id": p.id, "loop_iteration": int(name)}
+    row: dict[str, Any] = {"package_id": p.id, "loop_iteration": int(folder.rsplit("/", 1)[-1])}
     for stem, fields in docs.LOOP.items():
         ref = f"{folder}/{stem}.json"
         doc = p.read_json(ref)

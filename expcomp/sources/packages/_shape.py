@@ -20,6 +20,7 @@ from expcomp.tables.step_fields import DTYPES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from expcomp.sources.packages._package import Cited
     from expcomp.sources.packages._records import Label
 
 _json = msgspec.json.Encoder().encode
@@ -205,9 +206,9 @@ def steps_frame(rows: StepRows, labels: Mapping[tuple[str, int], Label]) -> pl.D
     )
 
 
-def evidence_frame(rows: list[tuple[str, str, int | None, str | None, bool | None]]) -> pl.DataFrame:
-    """The evidence table from (package_id, ref, bytes, sha256, exists)."""
-    names = ("package_id", "ref", "bytes", "sha256", "exists")
+def evidence_frame(rows: list[Cited]) -> pl.DataFrame:
+    """The evidence table from what a package cites."""
+    names = ("package_id", "ref", "bytes", "sha256", "exists", "media_type")
     columns = zip(*rows, strict=True) if rows else ([] for _ in names)
     raw = pl.DataFrame(
         {n: pl.Series(n, list(c), dtype=EVIDENCE.schema[n], strict=True) for n, c in zip(names, columns, strict=True)}
@@ -228,10 +229,16 @@ def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
 
 
 def step_problems(steps: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
-    """Diagnostics that only the whole column shows: reversed times, copies, words outside a vocabulary."""
+    """Diagnostics that only the whole column shows: causes that come later, reversed times, copies, words outside a vocabulary."""
     at = pl.coalesce(pl.col("step_number"), pl.col("step_index").cast(pl.Int64))
     reversed_ = pl.col("ended_at") < pl.col("started_at")
+    late = pl.col("caused_by").list.max()
     checks = (
+        (
+            "forward_cause",
+            late >= pl.col("step_number"),
+            worded("step {}: is caused by step {}, which is no earlier one; kept", at, late),
+        ),
         (
             "time_reversed",
             reversed_,

@@ -51,6 +51,7 @@ decode_steps = msgspec.json.Decoder(list[Step]).decode  # type: ignore[valid-typ
 """The fast path: all steps of a trace at once; raises `msgspec.ValidationError` on the first odd one."""
 
 ref_values: Callable[[Any], tuple[Any, ...]] = attrgetter(*sf.REF_FIELDS)
+action: Callable[[Any], str | None] = attrgetter("action")
 core_values: Callable[[Any], tuple[Any, ...]] = attrgetter(*sorted(CORE))
 CORE_ORDER = tuple(sorted(CORE))
 _encode = msgspec.json.Encoder().encode

@@ -90,7 +90,9 @@ def number(batch: Batch, rows: list[Row]) -> None:
         pairs = Counter((r.task_id, r.native) for r in numbered)
         twice = {task for (task, _), n in pairs.items() if n > 1}
         _report_twice(batch, numbered, pairs)
-        native = _is_trial({(task, n) for task, n in pairs if n is not None})
+        # What the name of a file says needs no proof.
+        first = min((r.native or 0 for r in numbered if r.raw.get("trial") is not None), default=0)
+        native = first in (0, 1) and _is_trial({(task, n) for task, n in pairs if n is not None})
         seen: Counter[str | None] = Counter()
         for row in run:
             unusable = row.native is None or row.native < 0 or row.task_id in twice

@@ -321,10 +321,14 @@ class _Writer:
         return dump_json(kept) if kept else None
 
     def _check(self, rows: list[Row]) -> None:
-        """Sums in a header are checked against the spans, not trusted (R15)."""
-        for name, said in (self.trace.header.get("sums") or {}).items():
+        """Sums in a header are checked against the spans, not trusted (R15); they count where no span tells anything."""
+        sums = {name: said for name, said in (self.trace.header.get("sums") or {}).items() if said is not None}
+        if sums and all(r["usage_basis"] == "missing" for r in rows):
+            rows[0].update(sums, usage_basis="reported")
+            return
+        for name, said in sums.items():
             found = [r[name] for r in rows if r[name] is not None]
-            if said is None or not found or abs(sum(found) - said) <= 1e-6 * max(1.0, abs(said)):
+            if not found or abs(sum(found) - said) <= 1e-6 * max(1.0, abs(said)):
                 continue
             detail = f"the header says {name} {said}, the spans sum to {round(sum(found), 9)}; the spans count"
             self.batch.diagnose(
