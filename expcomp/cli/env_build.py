@@ -24,7 +24,11 @@ def register(env: typer.Typer) -> None:
 
 def build(
     paths: Annotated[
-        list[Path], typer.Argument(help="Traces of any format, or plain transcripts (.txt), files or folders.")
+        list[Path],
+        typer.Argument(
+            help="Traces of any format, plain transcripts (.txt), or JSON lines of states and calls, of events, or of episodes of events; "
+            "files or folders."
+        ),
     ],
     env_id: Annotated[str, typer.Option("--env-id", help="Which environment it is.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the package; must not exist, unless --force.")],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,7 +108,7 @@ def read_options(
         system=text_option(system, "--system"),
         arm=arm,
         task_id=task_id,
-        trial=int(trial) if trial is not None and trial.isdigit() else trial,
+        trial=int(trial) if trial is not None and trial.isdecimal() else trial,
         score_scale=scale_option(score_scale),
         rules=rules,
     )
@@ -148,7 +149,7 @@ def scale_option(value: str | None) -> tuple[float, float] | None:
         low, high = (float(part) for part in value.split(","))
     except ValueError:
         low, high = 1.0, 0.0
-    if not low < high:
+    if not 0 < high - low < math.inf:
         msg = f"--score-scale {value}: expected LOW,HIGH with LOW below HIGH, as in 0,1"
         raise UsageError(msg)
     return low, high

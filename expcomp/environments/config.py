@@ -77,7 +77,8 @@ class PackageConfig:
 
     def scope_values(self) -> dict[str, str]:
         """What a rule's scope is compared with."""
-        found = {"environment_id": self.environment_id, **self.scope}
+        named = {SCOPE_NAMES.get(k, k): v for k, v in self.scope.items()}
+        found = {"environment_id": self.environment_id, **named}
         if self.tenant is not None:
             found["tenant"] = self.tenant
         if self.environment_version is not None:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import polars as pl
 
+from expcomp.environments import paths
 from expcomp.environments.config import SCOPE_NAMES, PackageConfig
 from expcomp.environments.flatten import is_json
-from expcomp.environments.provenance import provenance
+from expcomp.environments.provenance import ownerless, provenance
 from expcomp.environments.records import Frames
 from expcomp.environments.static import FINDINGS, static_findings
 from expcomp.errors import (
@@ -134,7 +135,21 @@ def uniqueness(frames: Frames, config: PackageConfig) -> pl.DataFrame:
     """Records that share an id."""
     del config
     keyed = {n: t.keys for n, t in PACKAGE.items() if t.keys and n not in ("action_aliases", "state_aliases")}
-    return joined([_shared(name, frames[name], keys) for name, keys in keyed.items()])
+    return joined([_shared(name, _one_spelling(name, frames[name]), keys) for name, keys in keyed.items()])
+
+
+def _one_spelling(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Declared paths as they are looked up: `a["k"].b` is `a.k.b`."""
+    if name != "state_schema":
+        return frame
+    return frame.with_columns(path=pl.Series([_normal(path) for path in frame["path"]], dtype=pl.String))
+
+
+def _normal(path: str) -> str:
+    try:
+        return paths.normalise(path)
+    except paths.PathError:
+        return path  # the gate of the rules says what is wrong with it
 
 
 def _shared(name: str, frame: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
@@ -198,6 +213,10 @@ def closure(frames: Frames, config: PackageConfig) -> pl.DataFrame:
         of_kind = frames["mutations"].filter(pl.col("owner_kind") == kind)
         gone = of_kind.filter(~pl.col("owner_id").is_in(frames[table][key].implode()))
         parts.append(finding("mutations", gone, "owner_id", pl.lit(f"there is no such {kind}")))
+    loose = frames["refs"].filter(ownerless(frames))
+    parts.append(
+        finding("refs", loose, "owner_id", worded("there is no such {}", pl.col("owner_kind").cast(pl.String)))
+    )
     parts.append(_foreign_events(frames))
     return joined(parts)
 
@@ -216,7 +235,7 @@ def _dangling(frames: Frames, ref: Reference) -> pl.DataFrame:
 
 def _foreign_events(frames: Frames) -> pl.DataFrame:
     """Transitions whose events belong to another episode."""
-    ids = pl.concat_list("action_event_ids", "observation_event_ids")
+    ids = pl.concat_list(c for c in frames["transitions"].columns if c.endswith("_event_ids"))
     named = (
         frames["transitions"]
         .select("transition_id", "episode_id", event_id=ids)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from expcomp.environments.eventlogs import event_logs, is_event_log
 from expcomp.environments.recordings import Recordings, recordings
 from expcomp.environments.transcripts import transcripts
 from expcomp.environments.worldlogs import is_world_log, world_logs
@@ -15,7 +16,7 @@ from expcomp.io.files import listing
 from expcomp.io.text_files import read_text_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 TEXTS = (".txt", ".log")
 
@@ -24,7 +25,8 @@ def gather(paths: Sequence[str | Path], *, holdout: float = 0.2, seed: int = 0, 
     """Read traces, transcripts and recorded worlds.
 
     A `.txt` or `.log` file that is named, or that stands in a folder of nothing else, is a transcript; JSON lines that tell the state
-    of the world beside the calls are a recorded world (`worldlogs`); everything else is read as traces. Formats are told by content.
+    of the world beside the calls are a recorded world (`worldlogs`), and JSON lines of events recorded events (`eventlogs`); everything
+    else is read as traces. Formats are told by content.
 
     Args:
         paths: Files and folders, in any order.
@@ -39,19 +41,24 @@ def gather(paths: Sequence[str | Path], *, holdout: float = 0.2, seed: int = 0, 
 
     texts: list[Path] = []
     logs: list[Path] = []
+    told: list[Path] = []
     others: list[Path] = []
     for path in sorted(set(map(Path, paths))):
         found = _transcripts(path)
-        worlds = [] if found else _world_logs(path)
+        worlds = [] if found else _logs(path, is_world_log)
+        events = [] if found or worlds else _logs(path, is_event_log)
         texts += found
         logs += worlds
-        others += [] if found or worlds else [path]
+        told += events
+        others += [] if found or worlds or events else [path]
     parts = []
     if texts:
         frame = pl.DataFrame({"label": [p.name for p in texts], "text": [read_text_file(p) for p in texts]})
         parts.append(transcripts(frame.sort("label", "text"), holdout=holdout, seed=seed, pii=pii))
     if logs:
         parts.append(world_logs(logs, holdout=holdout, seed=seed, pii=pii))
+    if told:
+        parts.append(event_logs(told, holdout=holdout, seed=seed, pii=pii))
     if others:
         parts.append(recordings(read_traces(*others), holdout=holdout, seed=seed, pii=pii))
     if not parts:
@@ -66,11 +73,11 @@ def _transcripts(path: Path) -> list[Path]:
     return [path] if path.is_file() and path.suffix.lower() in TEXTS else []
 
 
-def _world_logs(path: Path) -> list[Path]:
+def _logs(path: Path, is_log: Callable[[Path], bool]) -> list[Path]:
     if path.is_dir():
         files = [path / n for n in listing(path)]
-        return files if files and all(map(is_world_log, files)) else []
-    return [path] if path.is_file() and is_world_log(path) else []
+        return files if files and all(map(is_log, files)) else []
+    return [path] if path.is_file() and is_log(path) else []
 
 
 def joined(parts: Sequence[Recordings]) -> Recordings:

@@ -11,7 +11,7 @@ from expcomp.environments.conditions import Known
 from expcomp.environments.effects import OPERATIONS, PENDING, State
 from expcomp.environments.engine import Action, Engine, Issue, blank_state
 from expcomp.environments.paths import COUNTERS, NAMESPACES
-from expcomp.environments.values import TYPES
+from expcomp.environments.values import TYPES, equal
 from expcomp.errors import NoApplicableRuleError, SessionError
 
 
@@ -34,7 +34,7 @@ class Reply:
         outcome: Outcome it stands for.
         route: Word of `ROUTE`.
         confidence: Measured; None when unmeasured.
-        world: New values of `world`, by key, that the answer reveals.
+        world: New values of `world`, by key, that the answer reveals; left out, with an issue, where schema or invariants forbid them.
         citations: Events of the package that it rests on.
     """
 
@@ -168,9 +168,18 @@ def _reply(
     if reply is None:
         return None
     after = {**begun.state, "revision": int(state["revision"]) + 1}
+    issues: tuple[Issue, ...] = ()
     if reply.world:
-        after["world"] = {**begun.state["world"], **reply.world}
-    return Answer(reply.observation, reply.outcome, reply.route, None, reply.confidence, after, (), (), reply.citations)
+        world = begun.state["world"]
+        told = {**after, "world": {**world, **reply.world}}
+        new = [k for k, v in reply.world.items() if k not in world or not equal(world[k], v)]
+        issues = tuple(engine.issues(state, told, [("world", paths.Key(k)) for k in new]))
+        # The answer stands; what it says of the world is taken only if the schema and the invariants admit it.
+        if not any(i.severity == "error" for i in issues):
+            after = told
+    return Answer(
+        reply.observation, reply.outcome, reply.route, None, reply.confidence, after, issues, (), reply.citations
+    )
 
 
 def initial_state(engine: Engine, given: Mapping[str, Any] | None, *, defaults: bool) -> State:

@@ -13,6 +13,27 @@ ANCHOR = pl.col("episode_id").is_not_null() & pl.col("event_id").is_not_null()
 """A citation that names an event."""
 
 
+OWNERS = {
+    "evidence": ("evidence", "evidence_id"),
+    "action": ("action_schema", "action"),
+    "state": ("state_schema", "path"),
+    "rule": ("rules", "rule_id"),
+    "invariant": ("invariants", "invariant_id"),
+    "renderer": ("renderers", "renderer_id"),
+    "demonstration": ("demonstrations", "demo_id"),
+    "note": ("notes", "note_id"),
+}
+"""Table and key of what cites, by `refs.owner_kind`."""
+
+
+def ownerless(frames: Frames) -> pl.Expr:
+    """Of `refs`: what cites is not there."""
+    return pl.any_horizontal(
+        (pl.col("owner_kind") == kind) & ~pl.col("owner_id").is_in(frames[table][key].implode())
+        for kind, (table, key) in OWNERS.items()
+    )
+
+
 def provenance(frames: Frames, config: PackageConfig) -> pl.DataFrame:
     """Citations of what is not there, and claims of a reconstruction that nothing carries."""
     parts = [pl.DataFrame(schema=dict(FINDINGS)), *_broken(frames)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from expcomp.environments.config import SCOPE_NAMES
 from expcomp.errors import UsageError
 from expcomp.io.nearest import nearest
 
@@ -29,10 +30,14 @@ class ActionView(NamedTuple):
 def eligible_rules(package: EnvironmentPackage) -> pl.DataFrame:
     """Rules that may run as far as it is known without a state: supported, confident enough, not out of scope by a setting."""
     values = package.config.scope_values()
+    older = {own: old for old, own in SCOPE_NAMES.items()}
     fits = pl.lit(value=True)
-    for key, value in values.items():
-        said = pl.col("scope_json").str.json_path_match(f'$["{key}"]')
-        fits &= said.is_null() | (said == value)
+    for key in dict.fromkeys((*values, *older)):
+        said = pl.coalesce(
+            pl.col("scope_json").str.json_path_match(f'$["{name}"]') for name in (key, older.get(key)) if name
+        )
+        # A setting that the package does not have matches no rule that asks for it.
+        fits &= said.is_null() | ((said == values[key]) if key in values else pl.lit(value=False))
     return package["rules"].filter(
         (pl.col("status") == "supported") & (pl.col("confidence") >= package.config.min_rule_confidence) & fits
     )

@@ -2,12 +2,14 @@
 
 The acts, in order: older names of actions and state paths are replaced; scope keys that are neither settings nor state
 paths are removed; templates with placeholder prose are removed; renderers that rules cite and nobody defined are made;
-rules, invariants and renderers that can never run go to `rejected`; citations are moved to the episode of their event;
-a supported rule or note that nothing carries becomes tentative, an invariant goes to `rejected`.
+rules, invariants and renderers that can never run go to `rejected`; citations by what is not there are removed, others
+are moved to the episode of their event; a supported rule or note that nothing carries becomes tentative, an invariant goes
+to `rejected`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import polars as pl
@@ -15,7 +17,7 @@ import polars as pl
 from expcomp.environments.config import SCOPE_NAMES, PackageConfig
 from expcomp.environments.frames import complete
 from expcomp.environments.paths import NAMESPACES
-from expcomp.environments.provenance import unanchored, unused
+from expcomp.environments.provenance import ownerless, unanchored, unused
 from expcomp.environments.static import static_findings
 from expcomp.io.wording import worded
 from expcomp.tables.environment import PACKAGE, REJECTED, UNRESOLVED
@@ -23,6 +25,10 @@ from expcomp.tables.environment import PACKAGE, REJECTED, UNRESOLVED
 STAGE = "reconcile"
 PROSE = r"<[A-Za-z][\w'-]*(?: [\w'-]+)+>"
 """Placeholder prose: some words between angle brackets."""
+
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_PAIR = rf"{_TEXT}\s*:\s*(?:{_TEXT}|[\w.+-]+)"
+"""An entry of a scope: a key and a plain value."""
 
 _OWNED = {
     "rule": ("rules", "rule_id"),
@@ -80,12 +86,36 @@ def _rename(work: _Work) -> None:
             work[name] = work[name].with_columns(renamed)
     states = work["state_aliases"].sort(pl.col("alias").str.len_chars(), descending=True, maintain_order=True)
     if states.height:
-        work["mutations"] = work["mutations"].with_columns(path=_own_path(pl.col("path"), states))
-        for side in ("left", "right"):
-            path = pl.col(f"{side}_kind") == "path"
-            work["conditions"] = work["conditions"].with_columns(
-                pl.when(path).then(_own_path(pl.col(side), states)).otherwise(side).alias(side)
-            )
+        _rename_paths(work, states)
+
+
+def _rename_paths(work: _Work, states: pl.DataFrame) -> None:
+    """Own state paths wherever one is written, except inside expressions."""
+    read = pl.col("value_ref").cast(pl.String).is_in(["before", "after"])
+    work["mutations"] = work["mutations"].with_columns(
+        path=_own_path(pl.col("path"), states),
+        value_json=pl.when(read).then(_own_text(pl.col("value_json"), states, '"')).otherwise("value_json"),
+    )
+    for side in ("left", "right"):
+        path = pl.col(f"{side}_kind") == "path"
+        work["conditions"] = work["conditions"].with_columns(
+            pl.when(path).then(_own_path(pl.col(side), states)).otherwise(side).alias(side)
+        )
+    work["facts"] = work["facts"].with_columns(subject=_own_path(pl.col("subject"), states))
+    root = r"state_(?:before|after)\."
+    for name, column in (("rules", "observation_template"), ("renderers", "template")):
+        work[name] = work[name].with_columns(_own_text(pl.col(column), states, rf"\{{{root}").alias(column))
+    fields = pl.col("required_fields").list.eval(_own_text(pl.element(), states, f"^{root}"))
+    work["renderers"] = work["renderers"].with_columns(required_fields=fields)
+
+
+def _own_text(text: pl.Expr, states: pl.DataFrame, opening: str) -> pl.Expr:
+    """Own paths in a text, where one stands behind something; the longest alias first."""
+    for alias, own in zip(states["alias"], states["path"], strict=True):
+        text = text.str.replace_all(
+            rf'({opening}){re.escape(alias)}([.\[}}"]|$)', f"${{1}}{own.replace('$', '$$')}${{2}}"
+        )
+    return text
 
 
 def _own_path(path: pl.Expr, states: pl.DataFrame) -> pl.Expr:
@@ -99,10 +129,10 @@ def _own_path(path: pl.Expr, states: pl.DataFrame) -> pl.Expr:
 def _scopes(work: _Work, config: PackageConfig) -> None:
     """Scope keys that nothing can ever be compared with are removed; a contradiction stays and keeps its rule from running."""
     rules = work["rules"]
+    # What holds more than plain values is no scope; the static checks say so.
+    flat = rules.filter(pl.col("scope_json").str.replace_all(_TEXT, "").str.count_matches(r"[{\[]") < 2)
     entries = (
-        rules.select(
-            "rule_id", _pair=pl.col("scope_json").str.extract_all(r'"((?:[^"\\]|\\.)*)"\s*:\s*"((?:[^"\\]|\\.)*)"')
-        )
+        flat.select("rule_id", _pair=pl.col("scope_json").str.extract_all(_PAIR))
         .explode("_pair", empty_as_null=False)
         .with_columns(_key=pl.col("_pair").str.extract(r'^"((?:[^"\\]|\\.)*)"'))
     )
@@ -183,7 +213,11 @@ def _reject(work: _Work, found: pl.DataFrame) -> None:
 
 
 def _anchor(work: _Work) -> None:
-    """Citations of an event go to the event's own episode and its source."""
+    """Citations of an event go to the event's own episode and its source; those by what is not there are removed."""
+    loose = ownerless(work.frames)
+    what = pl.col("owner_kind").cast(pl.String)
+    work.tell(work["refs"].filter(loose), "owner_id", worded("there is no such {}; its citation was removed", what))
+    work["refs"] = work["refs"].filter(~loose)
     refs = work["refs"]
     events = work["events"].select("event_id", _episode="episode_id")
     episodes = work["episodes"].select(_episode="episode_id", _source="source_id")

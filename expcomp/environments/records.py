@@ -14,7 +14,7 @@ from expcomp.environments.config import SCOPE_NAMES
 from expcomp.environments.effects import Effect, compile_effect
 from expcomp.environments.scope import LanguageError
 from expcomp.environments.templates import Template, Token, template, token
-from expcomp.environments.values import TYPES, strict_json
+from expcomp.environments.values import TYPES, as_text, dump, strict_json
 from expcomp.errors import RuleInvalidError
 
 Frames = Mapping[str, pl.DataFrame]
@@ -130,10 +130,12 @@ def scope_of(rule_id: str, text: str) -> dict[str, str]:
     """Scope of a rule, older names of keys read as today's.
 
     Raises:
-        RuleInvalidError: It is no JSON object.
+        RuleInvalidError: It is no JSON object of texts and other plain values.
     """
     found = json_field(text, "object", f"rule {rule_id}, scope_json")
-    return {SCOPE_NAMES.get(k, k): str(v) for k, v in found.items()}
+    if odd := [k for k, v in found.items() if isinstance(v, dict | list)]:
+        raise RuleInvalidError(f"rule {rule_id}, scope_json: {odd[0]} is {dump(found[odd[0]])[:60]}, expected a text")
+    return {SCOPE_NAMES.get(k, k): as_text(v) for k, v in found.items()}
 
 
 def compiled_rules(frames: Frames) -> list[Rule]:

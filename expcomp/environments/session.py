@@ -34,7 +34,7 @@ class StepResult:
         confidence: Of the answer; None when unmeasured.
         rule_ids: Rules that answered.
         citations: Recorded events that these rules rest on.
-        issues: Warnings: what was broken before the step and still is.
+        issues: What was broken before the step and still is, and what a reply says of the world that the schema does not admit.
     """
 
     observation: str

@@ -104,12 +104,17 @@ def _blocks(sources: pl.DataFrame) -> pl.DataFrame:
 
 
 def _actions(blocks: pl.DataFrame) -> pl.DataFrame:
-    """Blocks as events; of actions the tool and its arguments."""
+    """Blocks as events."""
     role = pl.col("_role")
     events = blocks.with_columns(
         actor=role.replace_strict({k: a for k, (a, _) in ROLES.items()}, default="unknown"),
         kind=role.replace_strict({k: k_ for k, (_, k_) in ROLES.items()}, default="meta"),
     )
+    return with_tools(events)
+
+
+def with_tools(events: pl.DataFrame) -> pl.DataFrame:
+    """Events (`kind`, `content`) with `action_name` and `arguments` of actions, and `is_error` of errors, read from the content."""
     documents = canonical(events.filter(pl.col("kind") == "action")["content"])
     parts = members(documents["value"])
     named = _first(parts, _NAMES, "action_name")

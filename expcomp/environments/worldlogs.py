@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["COUNTERFACTUAL", "is_world_log", "world_logs"]
+__all__ = [
+    "COUNTERFACTUAL",
+    "EPISODE",
+    "check_numbers",
+    "episode_name",
+    "episode_table",
+    "is_world_log",
+    "source_table",
+    "world_logs",
+]
 
 COUNTERFACTUAL = '{"counterfactual":true}'
 """Metadata of an episode that is a single call, tried on a copy of a state."""
@@ -43,7 +52,7 @@ _EVENT = pl.Schema(
         "is_error": pl.Boolean,
     }
 )
-_EPISODE = pl.Schema(
+EPISODE = pl.Schema(
     {
         "episode_id": pl.String,
         "source_id": pl.String,
@@ -102,12 +111,12 @@ def world_logs(paths: Sequence[Path], *, holdout: float = 0.2, seed: int = 0, pi
             episodes.append(told)
             events += happened
         copies += (times[digest] - 1) * (len(episodes) - before)
-    frame = pl.DataFrame(events, schema=_EVENT, orient="row").with_columns(episode_id=_name())
+    frame = pl.DataFrame(events, schema=_EVENT, orient="row").with_columns(episode_id=episode_name())
     clean, redactions = redact(frame, ["content", "arguments"], pii=pii)
-    known = pl.DataFrame(episodes, schema=_EPISODE, orient="row")
+    known = pl.DataFrame(episodes, schema=EPISODE, orient="row")
     done = finish_events(clean)
-    table = _episodes(known, done, holdout=holdout, seed=seed)
-    return Recordings(_sources(files, table), table, done, redactions, copies)
+    table = episode_table(known, done, holdout=holdout, seed=seed)
+    return Recordings(source_table(files, table), table, done, redactions, copies)
 
 
 def _read(path: Path, source: str) -> Iterator[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
@@ -123,7 +132,7 @@ def _read(path: Path, source: str) -> Iterator[tuple[tuple[Any, ...], list[tuple
         seen: dict[str, int] = {}
         for number, record in told:
             where = f"{path.name}, line {number}"
-            _finite(record, where)
+            check_numbers(record, where)
             made = _episode(record, where, source)
             if (first := seen.setdefault(record["episode_id"], number)) != number:
                 raise SourceError(
@@ -134,7 +143,7 @@ def _read(path: Path, source: str) -> Iterator[tuple[tuple[Any, ...], list[tuple
     open_: dict[str, list[tuple[str, Record]]] = {}
     for number, record in told:
         where = f"{path.name}, line {number}"
-        _finite(record, where)
+        check_numbers(record, where)
         if _layout(record) != layout:
             raise SourceError(
                 f"{where}: expected episode_id or task_id, action, observation and the object state_before"
@@ -247,15 +256,23 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _finite(record: Any, where: str) -> None:
+def check_numbers(record: Any, where: str) -> None:
+    """Refuse a record that holds NaN or infinity.
+
+    Raises:
+        SourceError: It does; the message names the field.
+    """
     if place := not_finite(record):
         raise SourceError(f"{where}: {place} is no finite number")
 
 
-def _episodes(known: pl.DataFrame, events: pl.DataFrame, *, holdout: float, seed: int) -> pl.DataFrame:
+def episode_table(known: pl.DataFrame, events: pl.DataFrame, *, holdout: float, seed: int) -> pl.DataFrame:
+    """`EPISODES` of episodes (columns EPISODE, ids as they were made) and their finished events."""
     counts = events.group_by("episode_id", maintain_order=True).agg(n_events=pl.len().cast(pl.Int32))
     split = split_of(pl.col("trajectory_group"), holdout=holdout, seed=seed)
-    whole = known.with_columns(episode_id=_name()).join(counts, on="episode_id", how="left", maintain_order="left")
+    whole = known.with_columns(episode_id=episode_name()).join(
+        counts, on="episode_id", how="left", maintain_order="left"
+    )
     absent = [pl.lit(None, d).alias(n) for n, d in EPISODES.schema.items() if n not in (*whole.columns, "split")]
     return (
         whole.with_columns(split=split)
@@ -266,11 +283,13 @@ def _episodes(known: pl.DataFrame, events: pl.DataFrame, *, holdout: float, seed
     )
 
 
-def _name() -> pl.Expr:
+def episode_name() -> pl.Expr:
+    """Id of an episode, from `episode_id` as it was made: source and name."""
     return pl.lit("ep_") + sha256_expr("episode_id").str.slice(0, 24)
 
 
-def _sources(files: Mapping[str, Path], episodes: pl.DataFrame) -> pl.DataFrame:
+def source_table(files: Mapping[str, Path], episodes: pl.DataFrame) -> pl.DataFrame:
+    """`SOURCES` of files by digest, with the family and split of their episodes."""
     return (
         pl.DataFrame(
             {

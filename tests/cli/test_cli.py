@@ -453,6 +453,8 @@ def test_what_the_rules_change_is_in_the_manifest(traces: Path, tmp_path: Path) 
         (["--tools", "@/nowhere.json"], "--tools"),
         (["--score-scale", "1"], "LOW,HIGH"),
         (["--score-scale", "2,1"], "LOW,HIGH"),
+        (["--score-scale", "nan,1"], "LOW,HIGH"),
+        (["--score-scale=-inf,inf"], "LOW,HIGH"),
         (["--format", "moon"], "no format"),
         (["--config", "/nowhere.toml"], "nowhere.toml"),
     ],

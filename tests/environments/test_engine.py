@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from expcomp.environments.config import PackageConfig
 from expcomp.environments.effects import Change, EffectError, apply
 from expcomp.environments.engine import UndecidableError, blank_state
+from expcomp.environments.frames import frames
+from expcomp.environments.package import EnvironmentPackage
+from expcomp.environments.reader import eligible_rules
 from expcomp.errors import (
     AmbiguousRuleError,
     InvalidActionError,
@@ -19,7 +24,7 @@ from expcomp.errors import (
     RuleInvalidError,
     VerificationFailedError,
 )
-from tests.environments.worlds import LEDGER, change, condition, engine, play, rule, state, tiny, world
+from tests.environments.worlds import AUTHORED, LEDGER, change, condition, engine, play, rule, state, tiny, world
 
 
 def test_the_ledger_answers_as_its_reference() -> None:
@@ -125,6 +130,31 @@ def test_a_scope_may_name_a_state_path() -> None:
     assert play(e, state() | {"session": {"user": "ann"}}, "go").plan.rule_id == "a"
     with pytest.raises(NoApplicableRuleError):
         play(e, state(), "go")
+
+
+@pytest.mark.parametrize(
+    ("config", "scope", "runs"),
+    [
+        (replace(AUTHORED, tenant="acme"), '{"tenant_scope": "acme"}', True),
+        (replace(AUTHORED, scope={"tenant_scope": "acme"}), '{"tenant": "acme"}', True),
+        (replace(AUTHORED, scope={"version": "2"}), '{"environment_version": "2"}', True),
+        (replace(AUTHORED, tenant="acme"), '{"tenant_scope": "other"}', False),
+        (AUTHORED, '{"tenant": "acme"}', False),
+    ],
+)
+def test_older_names_of_scope_keys_mean_todays_for_engine_and_reader(
+    config: PackageConfig, scope: str, runs: bool
+) -> None:
+    records = world(rules=[rule("a", "balance", template="one", scope_json=scope)], conditions=[], mutations=[])
+    played = engine(records, config=config)
+    with contextlib.nullcontext() if runs else pytest.raises(NoApplicableRuleError):
+        assert play(played, state(balance=1), "balance").plan.rule_id == "a"
+    assert eligible_rules(EnvironmentPackage(frames(records), config)).height == runs
+
+
+def test_a_scope_compares_plain_values_as_text() -> None:
+    e = tiny([rule("a", "go", template="one", scope_json='{"world.open": true, "world.n": 5}')])
+    assert play(e, state(open=True, n=5), "go").plan.rule_id == "a"
 
 
 EFFECTS = [

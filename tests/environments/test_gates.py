@@ -95,6 +95,24 @@ FAULTS: list[tuple[type[EnvironmentPackageError], str, Callable[[Records], None]
         add("conditions", **condition("r_none", ("path", "world.balance"), "exists")),
     ),
     (DanglingRefError, "source_id names", put("episodes", 0, source_id="src_" + "0" * 64)),
+    (
+        DuplicateIdError,
+        r"state_schema world\.parts\.lid: 2 records",
+        lambda r: r["state_schema"].extend(
+            {"path": p, "type": "any", "visibility": "world"} for p in ("world.parts.lid", 'world["parts"].lid')
+        ),
+    ),
+    (
+        DanglingRefError,
+        "event ev_other is of another episode",
+        lambda r: (
+            r["episodes"].append({**r["episodes"][0], "episode_id": "ep_2"}),
+            r["events"].append({**r["events"][0], "event_id": "ev_other", "episode_id": "ep_2"}),
+            r["transitions"][0].update(history_event_ids=["ev_other"]),
+        ),
+    ),
+    (DanglingRefError, "refs r_nobody: there is no such rule", put("refs", 0, owner_id="r_nobody")),
+    (DanglingRefError, "refs r_balance: there is no such note", put("refs", 0, owner_kind="note")),
     (ProvenanceError, "cites event ev_zz", put("refs", 0, event_id="ev_zz")),
     (ProvenanceError, "cites episode ep_zz", put("refs", 0, episode_id="ep_zz")),
     (ProvenanceError, "cites source", put("refs", 0, source_id="src_" + "1" * 64)),
@@ -160,6 +178,7 @@ FAULTS: list[tuple[type[EnvironmentPackageError], str, Callable[[Records], None]
         put("rules", 0, observation_template="{action.arguments.speed}"),
     ),
     (RuleInvalidError, "world.debt is not declared", put("renderers", 0, required_fields=["state_after.world.debt"])),
+    (RuleInvalidError, "tenant is .*expected a text", put("rules", 0, scope_json='{"tenant": {"a": 1}}')),
     (RuleInvalidError, "is no expression", put("rules", 0, observation_template="{= 1 +}")),
     (ScopeConflictError, "tenant other, the package says acme", put("episodes", 0, tenant="other")),
     (ScopeConflictError, "environment_id bank", put("episodes", 0, environment_id="bank")),
@@ -257,6 +276,22 @@ def test_scope_keys_that_mean_nothing_are_removed() -> None:
     assert done["unresolved"]["message"].to_list() == ["scope key colour names no setting and no state path; removed"]
 
 
+def test_other_scope_keys_survive_the_removal_whatever_their_values_are() -> None:
+    done = repaired(put("rules", 0, scope_json='{"colour": "red", "world.parts[0]": 5, "world.open": true}'))
+    assert done["rules"]["scope_json"][0] == '{"world.parts[0]": 5, "world.open": true}'
+
+
+def test_a_scope_that_holds_more_than_plain_values_is_set_aside() -> None:
+    done = repaired(put("rules", 0, scope_json='{"colour": "red", "tenant": {"a": "acme"}}'))
+    assert done["rejected"]["id"].to_list() == ["r_balance"]
+
+
+def test_a_citation_of_nobody_is_removed() -> None:
+    done = repaired(put("refs", 0, owner_kind="note"))
+    assert not done["refs"].filter((pl.col("owner_kind") == "note") & (pl.col("owner_id") == "r_balance")).height
+    assert "there is no such note; its citation was removed" in done["unresolved"]["message"].to_list()
+
+
 def test_a_citation_is_moved_to_the_episode_of_its_event() -> None:
     done = repaired(put("refs", 0, episode_id=None))
     assert done["refs"]["episode_id"].to_list() == ["ep_1"] * done["refs"].height
@@ -279,8 +314,12 @@ def test_aliases_are_replaced_by_names() -> None:
         r["rules"][1]["action_type"] = "put"
         r["mutations"][0]["path"] = "world.money"
         r["conditions"][0]["left"] = "world.money"
+        r["rules"][0]["observation_template"] = "world.money: {state_after.world.money}"
+        r["renderers"][0]["required_fields"] = ["state_before.world.money", "outcome"]
 
     done = repaired(fault)
+    assert done["rules"]["observation_template"][0] == "world.money: {state_after.world.balance}"
+    assert done["renderers"]["required_fields"].to_list() == [["state_before.world.balance", "outcome"]]
     assert done["rules"]["action_type"][1] == "deposit"
     assert done["mutations"]["path"][0] == "world.balance"
     assert done["conditions"]["left"][0] == "world.balance"

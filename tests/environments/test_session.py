@@ -165,6 +165,35 @@ def test_a_responder_answers_when_no_rule_does() -> None:
         session.step("withdraw", {"amount": 0})
 
 
+class Told:
+    """Says of every withdrawal what the world is afterwards."""
+
+    def __init__(self, world: dict[str, Any]) -> None:
+        self.world = world
+
+    def reply(self, action: str, arguments: Any, state: Any, turns: Any) -> Reply | None:
+        return Reply("done", "success", "memo", 0.9, self.world)
+
+
+@pytest.mark.parametrize(
+    ("told", "after", "issue"),
+    [
+        ({"balance": 90.0}, {"balance": 90.0}, None),
+        ({"balance": "little", "seen": 1}, {"balance": 100.0}, 'world.balance is "little", expected number'),
+        ({"balance": -5}, {"balance": 100.0}, "invariant i_positive does not hold"),
+    ],
+)
+def test_what_a_reply_says_of_the_world_must_hold_to_schema_and_invariants(
+    told: dict[str, Any], after: dict[str, Any], issue: str | None
+) -> None:
+    tables = world(rules=LEDGER["rules"][:2], conditions=[LEDGER["conditions"][2]], mutations=LEDGER["mutations"][:1])
+    session = open_session(compile_package(frames(tables), AUTHORED), start=START, responder=Told(told))
+    done = session.step("withdraw", {"amount": 1})
+    assert (done.observation, done.issues[:1]) == ("done", () if issue is None else (issue,))
+    assert session.state["world"] == after
+    assert session.audit()[0]["issues"] == list(done.issues)
+
+
 LEVELS: Any = json.loads("[" * 300 + "]" * 300)
 
 

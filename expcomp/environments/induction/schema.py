@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from expcomp.environments.flatten import dump
+from expcomp.environments.flatten import dump, elements
 from expcomp.io.wording import worded
 from expcomp.tables.environment import ACTION_ARGS, ACTION_SCHEMA
 
@@ -81,12 +81,56 @@ def action_schema(
         description="about",
         **{c: c for c in ("n_seen", "n_missing", "n_null", "min", "max", "max_len", "examples_json")},
     ).sort("action", "arg")
-    clash = both.filter(
-        pl.col("type").is_not_null() & pl.col("type_said").is_not_null() & (pl.col("type") != pl.col("type_said"))
-        & ~((pl.col("type") == "integer") & (pl.col("type_said") == "number")) & (pl.col("type_said") != "any")
+    good = rows.group_by(action="action_type", maintain_order=True).agg(good=(~pl.col("failed")).sum())
+    both = both.join(good, on="action", how="left", maintain_order="left").join(
+        _undeclared_values(rows, args, tools), on=["action", "arg"], how="left", maintain_order="left"
+    )
+    words = _differences(both.sort("action", "arg"), told["action"])
+    return actions.cast(ACTION_SCHEMA.schema), table.cast(ACTION_ARGS.schema), words
+
+
+def _differences(both: pl.DataFrame, actions: pl.Series) -> list[str]:
+    """Where calls do not hold to what is declared, in words."""
+    kind, said = pl.col("type"), pl.col("type_said")
+    left_out = pl.col("good") - pl.col("n_good").fill_null(0)
+    found = (
+        (
+            (kind != said) & ~((kind == "integer") & (said == "number")) & (said != "any"),
+            worded("{}.{}: declared {}, called with {}", "action", "arg", "type_said", "type"),
+        ),
+        (
+            said.is_null() & pl.col("action").is_in(actions.implode()),
+            worded("{}.{}: not declared, {} calls give it", "action", "arg", "n_seen"),
+        ),
+        (
+            pl.col("required_said") & (left_out > 0),
+            worded("{}.{}: declared as required, {} of {} successful calls leave it out", "action", "arg", left_out, "good"),
+        ),
+        (
+            pl.col("n_other").is_not_null(),
+            worded("{}.{}: {} calls give a value that is not declared, as {}", "action", "arg", "n_other", "other"),
+        ),
     )  # fmt: skip
-    words = clash.select(worded("{}.{}: declared {}, called with {}", "action", "arg", "type_said", "type")).to_series()
-    return actions.cast(ACTION_SCHEMA.schema), table.cast(ACTION_ARGS.schema), words.to_list()
+    parts = [both.filter(holds.fill_null(value=False)).select(told=text) for holds, text in found]
+    return pl.concat(parts)["told"].to_list()
+
+
+def _undeclared_values(rows: pl.DataFrame, args: pl.DataFrame, tools: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """`action`, `arg`, `n_other`, `other`: calls whose value is none of those that are declared, and the first of these values."""
+    _, stated = declared(tools)
+    listed = stated.drop_nulls("enum_json").select("action", "arg", doc="enum_json")
+    legal = elements(listed["doc"])
+    known = listed.join(legal, on="doc", how="inner", maintain_order="left").select("action", "arg", "value")
+    given = args.join(rows.select("t", action="action_type"), on="t", how="inner", maintain_order="left").select(
+        "action", "value", arg="key"
+    )
+    return (
+        given.filter(pl.col("value") != "null")
+        .join(listed, on=["action", "arg"], how="semi", maintain_order="left")
+        .join(known, on=["action", "arg", "value"], how="anti", maintain_order="left")
+        .group_by("action", "arg", maintain_order=True)
+        .agg(n_other=pl.len(), other=pl.col("value").first())
+    )
 
 
 def _measured(rows: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
@@ -131,6 +175,7 @@ def _measured(rows: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
         ).otherwise(pl.lit("any")),
         required=(pl.col("n_good") == pl.col("good")) & (pl.col("n_null") == 0) & (pl.col("good") > 0),
         enum_json=pl.when(closed).then(worded("[{}]", pl.col("values").list.join(","))),
+        n_good="n_good",
         n_seen=pl.col("n_seen").cast(pl.Int64),
         n_missing=(pl.col("calls") - pl.col("n_seen")).cast(pl.Int64),
         n_null=pl.col("n_null").cast(pl.Int64),

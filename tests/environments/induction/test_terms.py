@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from expcomp.environments.flatten import as_document, canonical, dump, load, members
 from expcomp.environments.induction.contrast import decide
 from expcomp.environments.induction.deltas import changed, deltas
+from expcomp.environments.induction.experience import prepare
 from expcomp.environments.induction.explain import explain
 from expcomp.environments.induction.matching import leaf_shares, same_shape
 from expcomp.environments.induction.matrix import Matrix, matrix
+from expcomp.environments.induction.outcome import outcomes
 from expcomp.environments.induction.predicates import predicates
 from expcomp.environments.induction.schema import action_schema
 from expcomp.environments.induction.status import status_of, wilson_low
@@ -198,4 +200,47 @@ def test_a_declared_schema_wins_and_the_difference_is_told() -> None:
     actions, stated, told = action_schema(rows, args, tools)
     assert actions.select("action", "description", "declared").rows() == [("f", "does f", True)]
     assert stated.filter(pl.col("arg") == "x")["type"].to_list() == ["string"]
-    assert told == ["f.x: declared string, called with number"]
+    assert told == ["f.x: declared string, called with number", "f.y: not declared, 1 calls give it"]
+
+
+def test_calls_that_leave_out_what_is_required_or_give_other_values_are_told() -> None:
+    rows = pl.DataFrame(
+        {"t": [0, 1, 2], "action_type": ["f"] * 3, "group": ["a", "b", "c"], "failed": [False, False, True]}
+    )
+    args = pl.DataFrame({"t": [0, 1, 2], "key": ["x", "x", "x"], "value": ['"a"', "null", '"z"']})
+    parameters = {
+        "properties": {"x": {"type": "string", "enum": ["a", "b"]}, "y": {"type": "integer"}, "z": {"type": "integer"}},
+        "required": ["x", "y"],
+    }
+    _, stated, told = action_schema(rows, args, [{"name": "f", "parameters": parameters}, {"name": "g"}])
+    assert stated.filter(pl.col("required"))["arg"].to_list() == ["x", "y"]
+    assert told == [
+        "f.y: declared as required, 2 of 2 successful calls leave it out",
+        'f.x: 1 calls give a value that is not declared, as "z"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "flag", "failed", "marker"),
+    [
+        ('{"error": "no such user"}', None, True, "error_key"),
+        ('{"error": false, "id": 1}', None, False, "error_key"),
+        ('{"error": ""}', None, False, "error_key"),
+        ('{"error": "busy"}', False, False, "flag"),
+        ('{"success": false}', None, True, "success_key"),
+        ("Error: no such user", None, True, "error_text"),
+        ('{"status": 404, "detail": "x"}', None, True, "http_status"),
+        ('{"detail": "x", "status_code": 201}', None, False, "http_status"),
+        ('{"status": "open"}', None, False, None),
+        ('{"order": {"status": 404}}', None, False, None),
+        ("HTTP/1.1 503 Service Unavailable", None, True, "http_line"),
+        ("HTTP/2 200", None, False, "http_line"),
+        ("All 404 rooms are free", None, False, None),
+    ],
+)
+def test_the_first_marker_that_speaks_gives_the_outcome(
+    answer: str, flag: bool | None, failed: bool, marker: str | None
+) -> None:
+    row = {"transition_id": "t", "episode_id": "e", "group": "g", "turn": 1, "action_type": "f", "arguments_json": "{}"}
+    frame = pl.DataFrame([{**row, "observation": answer, "is_error": flag}], schema_overrides={"is_error": pl.Boolean})
+    assert outcomes(prepare(frame)).select("failed", "marker").row(0) == (failed, marker)
