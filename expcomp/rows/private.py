@@ -41,42 +41,42 @@ def masked(frame: pl.DataFrame, columns: Sequence[str], phrases: pl.DataFrame) -
     columns = [name for name in columns if name in frame.columns]
     if phrases.is_empty() or frame.is_empty() or not columns:
         return frame
-    rows = frame.select("package_id", *columns, **_flag(frame)).join(
-        phrases, on="package_id", how="left", maintain_order="left"
-    )
-    rows = rows.with_columns(phrases=pl.when(~pl.col("flagged")).then("phrases")).with_row_index("row")
-    rows = rows.filter(pl.col("phrases").is_not_null())
+    # Phrases of all packages are looked for at once; few rows hold any.
+    every = phrases["phrases"].explode().unique(maintain_order=True).to_list()
+    hit = pl.any_horizontal(_holds(name, frame.schema[name], every) for name in columns)
+    if "verifier_only" in frame.columns:
+        hit = hit & ~pl.col("verifier_only").fill_null(value=False)
+    rows = frame.with_row_index("row").filter(hit.fill_null(value=False)).select("row", "package_id", *columns)
+    rows = rows.join(phrases, on="package_id", how="inner", maintain_order="left") if rows.height else rows
     if rows.is_empty():
         return frame
-    most = int(rows["phrases"].list.len().max() or 0)  # type: ignore[arg-type]
-    found = rows.select("row")
-    for name in columns:
-        column = rows.select("row", "phrases", name)
-        if isinstance(frame.schema[name], pl.List):
-            column = column.filter(pl.col(name).list.len() > 0).explode(name)
-            told = column.select("row", _without(name, most)).group_by("row", maintain_order=True).agg(name)
-        else:
-            told = column.select("row", _without(name, most))
-        found = found.join(told, on="row", how="left", maintain_order="left")
-    told = found.rename({name: f"{name}_told" for name in columns})
-    joined = frame.with_row_index("row").join(told, on="row", how="left", maintain_order="left")
+    told = pl.concat(
+        part.select("row", *(_without(name, frame.schema[name], part["phrases"][0].to_list()) for name in columns))
+        for part in rows.partition_by("package_id", maintain_order=True)
+    )
+    joined = frame.with_row_index("row").join(told, on="row", how="left", maintain_order="left", suffix="_told")
     return joined.with_columns(pl.coalesce(f"{name}_told", name).alias(name) for name in columns).select(frame.columns)
 
 
-def _flag(frame: pl.DataFrame) -> dict[str, pl.Expr]:
-    flagged = pl.col("verifier_only") if "verifier_only" in frame.columns else pl.lit(value=False)
-    return {"flagged": flagged.fill_null(value=False)}
+# Phrases are a Python list: Polars 2.1 takes a series of as many for one pattern a row.
+def _holds(name: str, dtype: pl.DataType, phrases: list[str]) -> pl.Expr:
+    if isinstance(dtype, pl.List):
+        return pl.col(name).list.eval(pl.element().str.contains_any(phrases)).list.any()
+    return pl.col(name).str.contains_any(phrases)
 
 
-def _without(name: str, most: int) -> pl.Expr:
-    text = pl.col(name)
-    for i in range(most):
-        phrase = pl.col("phrases").list.get(i, null_on_oob=True)
-        text = pl.when(phrase.is_not_null()).then(text.str.split(phrase).list.join(MASK)).otherwise(text)
+def _without(name: str, dtype: pl.DataType, phrases: list[str]) -> pl.Expr:
+    if isinstance(dtype, pl.List):
+        return pl.col(name).list.eval(_clean(pl.element(), phrases))
+    return _clean(pl.col(name), phrases).alias(name)
+
+
+def _clean(text: pl.Expr, phrases: list[str]) -> pl.Expr:
+    clean = text.str.replace_many(phrases, [MASK], leftmost=True)
     # A phrase may begin or end inside of an escape: what was JSON stays JSON.
-    is_json = pl.col(name).str.contains(r"^[\[{]") & pl.col(name).str.json_path_match("$").is_not_null()
-    broken = is_json & text.str.json_path_match("$").is_null()
-    return pl.when(broken.fill_null(value=False)).then(pl.lit(f'"{MASK}"')).otherwise(text).alias(name)
+    is_json = text.str.contains(r"^[\[{]") & text.str.json_path_match("$").is_not_null()
+    broken = is_json & clean.str.json_path_match("$").is_null()
+    return pl.when(broken.fill_null(value=False)).then(pl.lit(f'"{MASK}"')).otherwise(clean)
 
 
 def by_id(criteria: pl.DataFrame, private: pl.DataFrame) -> pl.DataFrame:

@@ -98,3 +98,14 @@ def test_lists_keep_their_length_order_and_nulls(tmp_path: Path) -> None:
     frame = pl.DataFrame({"package_id": ["p"] * 4, "t": lists})
     got = masked(frame, ["t"], phrases_of(items("two words")))["t"].to_list()
     assert got == [["a", MASK, "b"], [], None, [None, f"{MASK} {MASK}"]]
+
+
+def test_many_phrases_cost_no_more_than_their_number() -> None:
+    names = [f"item number {i}" for i in range(300)]
+    phrases = pl.DataFrame({"package_id": ["a", "b"], "phrases": [names, ["some words"]]})
+    frame = pl.DataFrame({"package_id": ["a", "b", "c"], "t": "some words on item number 7"})
+    assert masked(frame, ["t"], phrases)["t"].to_list() == [
+        f"some words on {MASK}",
+        f"{MASK} on item number 7",
+        "some words on item number 7",
+    ]
