@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from expcomp.compiler.build import compile_paths
@@ -365,6 +365,7 @@ def test_any_document_holds_to_its_own_contract(tmp_path: Path, value: Any) -> N
 
 
 @lasting
+@example([{".": []}, {"": {"": False}}])
 @given(st.lists(values, max_size=4))
 def test_any_lines_hold_to_their_own_contract(tmp_path: Path, lines: list[Any]) -> None:
     holds(tmp_path, "lines.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())

@@ -76,12 +76,12 @@ def parse(data: bytes) -> tuple[Any] | Measured:
 
 
 def look_up(record: Any, path: str) -> tuple[bool, Any]:
-    """The value at a path: a key of the record, else keys and positions joined by dots."""
+    """The value at a path: a key of the record, else keys and positions joined by dots; a key without a name is on no path."""
     if isinstance(record, dict) and path in record:
         return True, record[path]
     value = record
     for part in path.split("."):
-        if isinstance(value, dict) and part in value:
+        if isinstance(value, dict) and part and part in value:
             value = value[part]
         elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
             value = value[int(part)]
