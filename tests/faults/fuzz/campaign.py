@@ -30,7 +30,7 @@ from tests.faults.fuzz.spans import cut, ids_of, retagged, tagged
 
 BATCH = 4000
 STORED_BATCH = 300  # a table is a file of its own there
-ROUNDS = 10  # batches of one child process
+ROUNDS = 40  # batches of one child process
 HANGS = 1200.0  # seconds after which a batch that native code holds up is ended
 TRACED = frozenset("mlflow langfuse langsmith openinference otel".split())
 """Formats whose files may hold parts of one attempt."""
