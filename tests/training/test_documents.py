@@ -158,7 +158,7 @@ def test_a_changed_digest_names_the_document(document: Sealed) -> None:
         (made.PROPOSAL, ("comparison", "score", "name"), "another"),
         (made.SEAL, ("tasks", 1, "model"), "another-model"),
         (made.SEAL, ("suite", "seeds", 0), 9),
-        (made.CHAIN, ("proposal", "comparison", "failedRuns"), 1),
+        (made.CHAIN, ("proposal", "comparison", "score", "name"), "another"),
     ],
 )
 def test_an_inner_document_is_verified_whatever_the_outer_digest_says(document: Document, at: Any, value: Any) -> None:
