@@ -9,18 +9,17 @@ a `group`, else a `task_id`, else the episode. Whatever else an event says is ke
 from __future__ import annotations
 
 import json
-from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from expcomp.environments.recorded_files import read_files
 from expcomp.environments.recordings import Recordings, finish_events
 from expcomp.environments.transcripts import with_tools
 from expcomp.environments.worldlogs import EPISODE, check_numbers, episode_name, episode_table, source_table
 from expcomp.errors import SourceError
 from expcomp.evidence.redact import redact
-from expcomp.io.digest import sha256_file
 from expcomp.io.record_files import LINES, first_record, kind_of_file, read_records
 from expcomp.tables.environment import ACTOR, EVENT_KIND, EVENTS
 
@@ -76,19 +75,7 @@ def event_logs(paths: Sequence[Path], *, holdout: float = 0.2, seed: int = 0, pi
     Raises:
         SourceError: A line that cannot be read; the message names file, line and field.
     """
-    named = [
-        (sha256_file(p).removeprefix("sha256:"), p) for p in sorted(paths, key=lambda p: (p.name, str(p)), reverse=True)
-    ]
-    files, times = dict(named), Counter(digest for digest, _ in named)
-    events: list[tuple[Any, ...]] = []
-    episodes: list[tuple[Any, ...]] = []
-    copies = 0
-    for digest, path in sorted(files.items()):
-        before = len(episodes)
-        for told, happened in _read(path, f"src_{digest}"):
-            episodes.append(told)
-            events += happened
-        copies += (times[digest] - 1) * (len(episodes) - before)
+    files, episodes, events, copies = read_files(paths, _read)
     frame = pl.DataFrame(events, schema=_EVENT, orient="row").with_columns(
         pl.col("actor", "kind").cast(pl.String), episode_id=episode_name()
     )

@@ -9,16 +9,16 @@ episode of its own.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from expcomp.environments.recorded_files import read_files
 from expcomp.environments.recordings import Recordings, finish_events, of_one_family
 from expcomp.environments.splits import split_of
 from expcomp.errors import SourceError
 from expcomp.evidence.redact import redact
-from expcomp.io.digest import sha256_expr, sha256_file
+from expcomp.io.digest import sha256_expr
 from expcomp.io.record_files import LINES, first_record, kind_of_file, not_finite, read_records
 from expcomp.tables.environment import EPISODES, SOURCES
 
@@ -99,18 +99,7 @@ def world_logs(paths: Sequence[Path], *, holdout: float = 0.2, seed: int = 0, pi
     Raises:
         SourceError: A line that cannot be read; the message names file, line and field.
     """
-    placed = sorted(paths, key=lambda p: (p.name, str(p)), reverse=True)
-    named = [(sha256_file(p).removeprefix("sha256:"), p) for p in placed]
-    files, times = dict(named), Counter(digest for digest, _ in named)
-    events: list[tuple[Any, ...]] = []
-    episodes: list[tuple[Any, ...]] = []
-    copies = 0
-    for digest, path in sorted(files.items()):
-        before = len(episodes)
-        for told, happened in _read(path, f"src_{digest}"):
-            episodes.append(told)
-            events += happened
-        copies += (times[digest] - 1) * (len(episodes) - before)
+    files, episodes, events, copies = read_files(paths, _read)
     frame = pl.DataFrame(events, schema=_EVENT, orient="row").with_columns(episode_id=episode_name())
     clean, redactions = redact(frame, ["content", "arguments"], pii=pii)
     known = pl.DataFrame(episodes, schema=EPISODE, orient="row")
