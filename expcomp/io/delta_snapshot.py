@@ -199,7 +199,8 @@ def check_free(where: Path) -> None:
     if where.exists() and not where.is_dir():
         msg = f"{where} exists and is no folder"
         raise OutputError(msg)
-    if where.is_dir() and not (where / "_delta_log").is_dir() and any(where.iterdir()):
+    # Looked into before the log is looked for: another run may make a table meanwhile.
+    if where.is_dir() and any(where.iterdir()) and not (where / "_delta_log").is_dir():
         msg = f"{where} holds something else than a table; choose another folder"
         raise OutputError(msg)
 

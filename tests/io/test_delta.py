@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -156,6 +157,21 @@ def test_the_way_to_an_object_store_writes_and_reads_the_same(tmp_path: Path) ->
     assert {store.snapshot().name_of(p) for p in with_paths["file"]} == set(store.snapshot().files["path"])
     assert store.compact(stats=["key"], order=["key"]) == (2, 1)
     assert made.snapshot().scan().collect()["key"].to_list() == ["a", "b", "c"]
+
+
+def test_a_table_that_is_made_while_its_place_is_looked_at_is_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = Path.iterdir
+
+    def late(path: Path) -> Iterator[Path]:
+        monkeypatch.undo()
+        create_table(path, SCHEMA, name="t", description="another run")
+        return look(path)
+
+    monkeypatch.setattr(Path, "iterdir", late)
+    (tmp_path / "t").mkdir()
+    assert create_table(tmp_path / "t", SCHEMA, name="t", description="this run").description == "another run"
 
 
 def test_those_that_make_a_table_at_once_get_that_of_the_quickest(tmp_path: Path) -> None:
