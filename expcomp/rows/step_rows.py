@@ -134,30 +134,31 @@ def _recorded(name: str) -> pl.Expr:
     return (value.list.len() > 0).fill_null(value=False) if isinstance(DTYPES[name], pl.List) else value.is_not_null()
 
 
-def _captured(asked: Mapping[str, tuple[str, ...]]) -> tuple[pl.Expr, pl.Expr]:
-    """How much of what its surface should carry a step records, and which fields it lacks."""
-    surface = pl.col("surface").cast(pl.String)
-    missing, status = pl.lit(None, dtype=pl.List(pl.String)), pl.lit(None, dtype=pl.String)
+def _missing(asked: Mapping[str, tuple[str, ...]]) -> pl.Expr:
+    """Of the fields that the surface of a step should carry those that it lacks; null for a surface without a list of them."""
+    missing = pl.lit(None, dtype=pl.List(pl.String))
     for name, entries in asked.items():
-        there = [pl.any_horizontal(_recorded(n) for n in entry.split("|")) for entry in entries]
-        named = [pl.when(~t).then(pl.lit(entry.split("|")[0])) for t, entry in zip(there, entries, strict=True)]
-        missing = pl.when(surface == name).then(pl.concat_list(named).list.drop_nulls()).otherwise(missing)
-        judged = (
-            pl.when(pl.all_horizontal(there))
-            .then(pl.lit("complete"))
-            .when(pl.any_horizontal(there))
-            .then(pl.lit("partial"))
-            .otherwise(pl.lit("unavailable"))
-        )
-        status = pl.when(surface == name).then(judged).otherwise(status)
+        lacks = [~pl.any_horizontal(_recorded(n) for n in entry.split("|")) for entry in entries]
+        named = [pl.when(no).then(pl.lit(entry.split("|")[0])) for no, entry in zip(lacks, entries, strict=True)]
+        missing = pl.when(pl.col("surface") == name).then(pl.concat_list(named).list.drop_nulls()).otherwise(missing)
+    return missing
+
+
+def _captured(asked: Mapping[str, tuple[str, ...]]) -> pl.Expr:
+    """How much of what its surface should carry a step records, by `missing_fields`; without a list any trace of a result is a part."""
+    surface, lacks = pl.col("surface").cast(pl.String), pl.col("missing_fields").list.len()
+    every = surface.replace_strict({n: len(e) for n, e in asked.items()}, default=None, return_dtype=pl.UInt32)
     any_trace = pl.any_horizontal(_recorded(n) for n in ("response", "state_after", "artifact_refs"))
-    rest = (
-        pl.when(surface.is_in(NOT_APPLICABLE))
+    return (
+        pl.when(lacks == 0)
+        .then(pl.lit("complete"))
+        .when(surface.is_in(NOT_APPLICABLE))
         .then(pl.lit("not_applicable"))
+        .when((lacks < every) | (lacks.is_null() & surface.is_not_null() & any_trace))
+        .then(pl.lit("partial"))
         .when(surface.is_not_null())
-        .then(pl.when(any_trace).then(pl.lit("partial")).otherwise(pl.lit("unavailable")))
+        .then(pl.lit("unavailable"))
     )
-    return pl.coalesce(status, rest).alias("surface_capture"), missing.alias("missing_fields")
 
 
 def event(e: EventFamily, c: Context) -> pl.DataFrame:
@@ -166,18 +167,21 @@ def event(e: EventFamily, c: Context) -> pl.DataFrame:
     asked = _asked(e)
     also = [n for entries in asked.values() for entry in entries for n in entry.split("|") if n in DTYPES]
     dtype = pl.Struct({n: DTYPES[n] for n in dict.fromkeys((*wanted, *also, "artifact_refs"))})
-    steps = c.agent_steps.filter(_selected(e)).with_columns(
-        _detail=pl.col("detail").fill_null("{}").str.json_decode(dtype)
+    steps = (
+        c.agent_steps.filter(_selected(e))
+        .with_columns(_detail=pl.col("detail").fill_null("{}").str.json_decode(dtype))
+        .with_columns(missing_fields=_missing(asked))
     )
     decoded = steps.select(
         *_SHARED,
-        *_captured(asked),
+        "missing_fields",
         *(pl.col("_detail").struct.field(n) for n in wanted),
         pl.col("surface_source").cast(pl.String),
         "error_type",
         "error_message",
         agent_action="action",
         observed_result="response",
+        surface_capture=_captured(asked),
     )
     if e.marks and not e.surfaces:
         # A key may stand in nested text; the decoded field decides.
